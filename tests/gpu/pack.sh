@@ -5,29 +5,34 @@ set -euo pipefail
 readonly ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 readonly HERE=$ROOT/tests/gpu
 readonly BIN=$ROOT/build/cuda/bin
-readonly MAX_MB=60 MAX_ARCHIVE_MB=20
+readonly MAX_MB=100 MAX_ARCHIVE_MB=30
+readonly MAX_FILE_BYTES=30000000  # Larger files do not travel to every machine.
 
 usage() {
   cat <<'END_OF_USAGE'
-usage: tests/gpu/pack.sh [--out DIR] [--archive]
+usage: tests/gpu/pack.sh [--out DIR] [--archive] [--add PATH]…
 
 Copies the GPU programs from build/cuda/bin into one folder that runs on another machine:
   bastion-verifier, bastion-drafter, bastion-orchestrator, bastion-bench, bastionctl
   cuda_*_test, cuda_*_benchmark   all that are built
   lib/        the shared libraries that they need, except glibc and those in the torch wheel
   env.sh      source it on the other machine: it finds torch's libraries for the programs
+  join.sh     joins the parts of files over 30 MB, which are packed as FILE.part.000, …
+  added/      what --add names
   built.txt   the commit that the programs were built from
 
   --out DIR   folder to write. Default: build/cuda/pack
   --archive   also write DIR.tar.xz, which takes a minute. tests/gpu/run.sh accepts either
+  --add PATH  also pack this file or folder, e.g. a model, as added/NAME. It does not count as part
+              of the folder's size. May be repeated
 
 Build first: deploy/local/build.sh --torch cuda cuda_job (without --torch some tests are missing). The
 programs are stripped. The script checks that the folder contains everything they need and is at most
-60 MB, and that the archive is at most 20 MB.
+100 MB, and that the archive is at most 30 MB.
 The other machine needs x86-64 Linux with glibc 2.36 (Debian 12's) or newer, and a python3 with a torch
 wheel for CUDA 13; a build with BASTION_TORCH needs the version of torch that build/venv has. It needs
-no network and no installation:
-  . DIR/env.sh && DIR/bastion-verifier --help
+no network and no installation (tests/gpu/run.sh calls join.sh itself):
+  DIR/join.sh && . DIR/env.sh && DIR/bastion-verifier --help
 END_OF_USAGE
 }
 
@@ -38,6 +43,7 @@ die() {
 
 out=$ROOT/build/cuda/pack
 archive=no
+added=()
 while [ $# -gt 0 ]; do
   case $1 in
     -h | --help)
@@ -51,6 +57,11 @@ while [ $# -gt 0 ]; do
     --archive)
       archive=yes
       shift
+      ;;
+    --add)
+      [ -e "${2:?"--add needs a file or a folder"}" ] || die "--add: there is no $2"
+      added+=("$2")
+      shift 2
       ;;
     *) die "unknown argument '$1' (try --help)" ;;
   esac
@@ -80,8 +91,11 @@ libraries() {
 
 # Makes the program look for libraries only in lib/ beside it, not in this machine's build/venv.
 set_rpath() {
+  local found
   cmake -DFILE="$1" -P "$HERE/set_rpath.cmake" >/dev/null
-  readelf -d "$1" | grep -qF 'Library rpath: [$ORIGIN/lib]' ||
+  # Not as a pipe: grep -q ends at the first match, and pipefail counts the other end's SIGPIPE.
+  found=$(readelf -d "$1")
+  grep -qF 'Library rpath: [$ORIGIN/lib]' <<<"$found" ||
     die "$1 does not look for libraries in \$ORIGIN/lib; build it with deploy/local/build.sh cuda cuda_job"
 }
 
@@ -133,7 +147,23 @@ check_size() {
     sort -rn | head -n 5 | awk '{ printf "%s %d MB, ", $2, $1 / 1e6 }')"
 }
 
+# Replaces each large file by parts, which have its mode.
+split_files() {
+  local file
+  find "$out" -type f -size "+${MAX_FILE_BYTES}c" | while read -r file; do
+    split -b "$MAX_FILE_BYTES" -d -a 3 "$file" "$file.part."
+    chmod --reference="$file" "$file".part.*
+    rm "$file"
+  done
+}
+
 size=$(check_size "$out" "$MAX_MB")
+cp "$HERE/join.sh" "$out/join.sh"
+if [ ${#added[@]} -gt 0 ]; then
+  mkdir "$out/added"
+  cp -RL "${added[@]}" "$out/added"
+fi
+split_files
 echo "pack: $out has $(wc -w <<<"$names") programs and $(find "$out/lib" -type f | wc -l) libraries, $size"
 rm -f "$out.tar.xz"
 if [ "$archive" = yes ]; then

@@ -46,6 +46,7 @@ unpack() {
 
 if [ -f "$pack" ]; then unpack "$pack"; fi
 [ -f "$pack/env.sh" ] || die "$pack is not a folder from tests/gpu/pack.sh"
+bash "$pack/join.sh" || die "the parts of the files in $pack could not be joined; is the folder read-only?"
 PYTHON=$python
 . "$pack/env.sh" || die "the libraries of the programs were not found; see above"
 exec "$python" "$RUN" --pack "$pack" "${arguments[@]}"
