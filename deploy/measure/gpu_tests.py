@@ -11,7 +11,7 @@ from runner import Failed
 
 MAX_CONCURRENT = 12  # Maximum test programs that run at the same time.
 # Programs that are split because their CPU references take long.
-SHARDS = {"cuda_kernels_attention_test": 8, "cuda_parity_test": 4}
+SHARDS = {"cuda_kernels_attention_oracle_test": 16, "cuda_kernels_attention_test": 8, "cuda_parity_test": 4}
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,8 @@ class Shard:
 
     def start(self, run: GpuRun) -> subprocess.Popen:
         environment = {"GTEST_TOTAL_SHARDS": SHARDS.get(self.program, 1), "GTEST_SHARD_INDEX": self.index}
+        if self.program in SHARDS:  # The shards share the cores: libtorch's references need no threads of their own.
+            environment["OMP_NUM_THREADS"] = 1
         argv = [run.program(self.program), f"--gtest_output=json:{run.raw / self.name}.json", "--gtest_brief=1"]
         return run.start(self.name, argv, environment=environment)
 
