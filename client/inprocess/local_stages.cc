@@ -21,7 +21,9 @@ absl::Status LocalStages::LoadDrafter(const LocalOptions& options, const nn::Eng
     drafter_ = std::make_unique<AbsentDrafter>();
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(const auto draft, drafter::ChooseDraftModelLoader(kind, options.gpu));
+  ASSIGN_OR_RETURN(const nn::DeviceKind device,
+                   drafter::ChooseDraftDevice(kind, options.drafter_folder));
+  ASSIGN_OR_RETURN(const auto draft, drafter::ChooseDraftModelLoader(device, options.gpu));
   drafter::DrafterOptions drafter;
   drafter.drafter_folder = options.drafter_folder;
   drafter.target_folder = options.target_folder;

@@ -71,8 +71,9 @@ absl::StatusOr<drafter::DrafterOptions> ReadOptions(const nn::LocalDevice& local
   options.engine.device = local.device;
   options.engine.gpu = absl::GetFlag(FLAGS_gpu);
   options.engine.gemm_table = absl::GetFlag(FLAGS_gemm_table);
-  ASSIGN_OR_RETURN(const auto kind,
+  ASSIGN_OR_RETURN(const auto wanted,
                    nn::ParseDeviceKind(absl::GetFlag(FLAGS_device), absl::GetFlag(FLAGS_backend)));
+  ASSIGN_OR_RETURN(const auto kind, drafter::ChooseDraftDevice(wanted, options.drafter_folder));
   ASSIGN_OR_RETURN(const auto loader, drafter::ChooseDraftModelLoader(kind, options.engine.gpu));
   options.load_model = loader.load;
   ASSIGN_OR_RETURN(options.engine.dtype,
