@@ -110,6 +110,10 @@ ABSL_FLAG(std::string, calibration_table, "",
           "File of measured verify times. If it exists, nothing is measured at the start, else it "
           "is written. It belongs to one target and one device. Without --endpoint only. Empty: "
           "measure at every start.");
+ABSL_FLAG(
+    bool, texts_may_differ, false,
+    "Count outputs that differ from another policy's in the report, and do not fail because of "
+    "them. In bf16 on a GPU some do: products of more rows round differently.");
 ABSL_FLAG(std::string, report, "", "Folder for results.json, report.md and plots. Empty: none.");
 ABSL_FLAG(bool, reliability, false,
           "Report how calibrated acceptance probabilities are. Without --endpoint only.");
@@ -327,6 +331,7 @@ absl::StatusOr<BenchFlags> ReadFlags(const std::string& example) {
                          absl::GetFlag(FLAGS_calibration_table)};
   flags.prompts = {absl::GetFlag(FLAGS_prompts), absl::GetFlag(FLAGS_template_args)};
   flags.report = ReportFlag();
+  flags.texts_may_differ = absl::GetFlag(FLAGS_texts_may_differ);
   flags.replay = absl::GetFlag(FLAGS_replay);
   ASSIGN_OR_RETURN(flags.settings, ReadSettings());
   ASSIGN_OR_RETURN(flags.load, ReadLoadOptions());
@@ -347,6 +352,7 @@ absl::StatusOr<SuiteFlags> ReadSuiteFlags() {
   flags.options.template_args = absl::GetFlag(FLAGS_template_args);
   flags.options.ignore_eos = absl::GetFlag(FLAGS_ignore_eos);
   SuiteOverrides& overrides = flags.overrides;
+  flags.texts_may_differ = absl::GetFlag(FLAGS_texts_may_differ);
   overrides.models = {absl::GetFlag(FLAGS_target), absl::GetFlag(FLAGS_drafter),
                       absl::GetFlag(FLAGS_prompts)};
   overrides.policies = PoliciesFlag();

@@ -31,6 +31,7 @@ struct BenchFlags {
   ComparisonOptions comparison;
   LatencyTargets targets;
   RooflineOptions roofline;
+  bool texts_may_differ = false;  // Report different texts, but do not fail.
 };
 
 // INVALID_ARGUMENT, naming the flag, for a missing or wrong value. `example` is a valid call.
@@ -41,6 +42,7 @@ struct SuiteFlags {
   SuiteOptions options;  // Without source_folder.
   SuiteOverrides overrides;
   std::string report;  // Folder. Empty: none.
+  bool texts_may_differ = false;
 };
 
 [[nodiscard]] absl::StatusOr<SuiteFlags> ReadSuiteFlags();

@@ -106,23 +106,27 @@ json ConcurrencyJson(const BenchReport& report) {
 // The outputs seen so far.
 class TextComparison {
  public:
-  // DATA_LOSS if an output of `arm` differs from an earlier one for the same prompt and limit.
-  absl::Status Add(const std::string& arm, const std::vector<PromptMeasurement>& prompts) {
+  // Compares the outputs of `arm` with the first ones. `counted` is false for outputs that are
+  // added again under another name.
+  void Add(const std::string& arm, const std::vector<PromptMeasurement>& prompts, bool counted) {
     for (const PromptMeasurement& prompt : prompts) {
       const auto [first, added] =
           first_.try_emplace({prompt.id, prompt.max_new_tokens}, Output{arm, &prompt.output});
       const std::vector<TokenId>& expected = *first->second.tokens;
       const std::vector<TokenId>& actual = prompt.output;
+      found_.outputs += counted ? 1 : 0;
       if (added || actual == expected) continue;
+      found_.different += counted ? 1 : 0;
+      if (!found_.first.ok()) continue;
       const auto [at, other] =
           std::mismatch(actual.begin(), actual.end(), expected.begin(), expected.end());
-      return absl::DataLossError(absl::StrCat("prompt ", prompt.id, ": ", arm, " and ",
-                                              first->second.arm, " first differ at output token ",
-                                              at - actual.begin(), " (", actual.size(), " and ",
-                                              expected.size(), " tokens)"));
+      found_.first = absl::DataLossError(
+          absl::StrCat("prompt ", prompt.id, ": ", arm, " and ", first->second.arm,
+                       " first differ at output token ", at - actual.begin(), " (", actual.size(),
+                       " and ", expected.size(), " tokens)"));
     }
-    return absl::OkStatus();
   }
+  [[nodiscard]] const TextDifferences& found() const { return found_; }
 
  private:
   struct Output {
@@ -130,6 +134,7 @@ class TextComparison {
     const std::vector<TokenId>* tokens;
   };
   std::map<std::pair<std::string, int>, Output> first_;  // By prompt and limit.
+  TextDifferences found_;
 };
 
 }  // namespace
@@ -223,8 +228,28 @@ std::vector<PolicyResults> PoliciesOf(const LevelResults& level) {
   return policies;
 }
 
-absl::Status CheckSameTexts(const BenchReport& report) {
+std::string TextDifferences::ToString() const {
+  return absl::StrCat(different, " of ", outputs, " outputs differ: ", first.message());
+}
+
+TextDifferences FindDifferentTexts(const BenchReport& report) {
   TextComparison comparison;
+  for (const PolicyResults& policy : report.policies) {
+    // The first level has the same outputs.
+    comparison.Add(policy.policy, policy.prompts, /*counted=*/report.levels.empty());
+  }
+  for (const LevelResults& level : report.levels) {
+    for (const ArmResults& arm : level.arms) {
+      for (const LoadRun& run : arm.rounds) {
+        const std::string where = absl::StrCat(arm.policy, " at ", level.level.ToString());
+        comparison.Add(where, run.requests, /*counted=*/true);
+      }
+    }
+  }
+  return comparison.found();
+}
+
+absl::Status CheckSameTexts(const BenchReport& report) {
   for (const PolicyResults& policy : report.policies) {
     const PolicyResults& reference = report.policies.front();
     if (policy.prompts.size() != reference.prompts.size() && !report.counts_differ) {
@@ -232,17 +257,9 @@ absl::Status CheckSameTexts(const BenchReport& report) {
                                               " prompts, but ", reference.policy, " ran ",
                                               reference.prompts.size()));
     }
-    RETURN_IF_ERROR(comparison.Add(policy.policy, policy.prompts));
   }
-  for (const LevelResults& level : report.levels) {
-    for (const ArmResults& arm : level.arms) {
-      for (const LoadRun& run : arm.rounds) {
-        const std::string where = absl::StrCat(arm.policy, " at ", level.level.ToString());
-        RETURN_IF_ERROR(comparison.Add(where, run.requests));
-      }
-    }
-  }
-  return absl::OkStatus();
+  const TextDifferences found = FindDifferentTexts(report);
+  return found.first.ok() ? absl::OkStatus() : absl::DataLossError(found.ToString());
 }
 
 std::string MarkdownTable(const BenchReport& report) {
@@ -315,6 +332,7 @@ std::string ReportTables(const BenchReport& report) {
 }
 
 absl::Status WriteReport(const BenchReport& report, const std::string& folder) {
+  const TextDifferences texts = FindDifferentTexts(report);
   json policies = json::array();
   for (const PolicyResults& policy : report.policies)
     policies.push_back(PolicyJson(report, policy));
@@ -337,6 +355,7 @@ absl::Status WriteReport(const BenchReport& report, const std::string& folder) {
         {"ignore_eos", settings.ignore_eos},
         {"mode", report.mode}}},
       {"levels", LevelsJson(report.levels, report.targets)},
+      {"outputs", {{"compared", texts.outputs}, {"different", texts.different}}},
       {"policies", policies},
       {"latency_model",
        report.latency_model.has_value() ? LatencyModelJson(*report.latency_model) : json(nullptr)},

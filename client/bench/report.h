@@ -46,9 +46,21 @@ struct BenchReport {
 // The requests of all rounds of `level`, by policy.
 [[nodiscard]] std::vector<PolicyResults> PoliciesOf(const LevelResults& level);
 
+// How many outputs differ from the first one for the same prompt and limit, over all policies,
+// levels and rounds.
+struct TextDifferences {
+  int outputs = 0;
+  int different = 0;
+  absl::Status first;  // DATA_LOSS that names the first difference. OK if there is none.
+
+  // "3 of 64 outputs differ: …"
+  [[nodiscard]] std::string ToString() const;
+};
+[[nodiscard]] TextDifferences FindDifferentTexts(const BenchReport& report);
+
 // DATA_LOSS if two outputs for the same prompt and limit differ, over all policies, levels and
-// rounds; the message names the first difference. Neither speculation nor load may change a token.
-// INTERNAL if policies ran different numbers of requests, unless counts_differ.
+// rounds; the message is that of FindDifferentTexts. Neither speculation nor load may change a
+// token. INTERNAL if policies ran different numbers of requests, unless counts_differ.
 [[nodiscard]] absl::Status CheckSameTexts(const BenchReport& report);
 
 // The tables of all levels, MarkdownTable, the tables of model_report.h, and its warnings.
@@ -73,9 +85,10 @@ struct BenchReport {
 [[nodiscard]] absl::Status WriteReportFile(const std::string& folder, const std::string& name,
                                            const std::string& content);
 
-// Draws the plots of a written report with deploy/measure/plots.py and the Python in build/venv.
-// UNAVAILABLE if that fails. The report is complete without plots.
-[[nodiscard]] absl::Status DrawPlots(const std::string& folder);
+// Draws the plots of a written report with deploy/measure/plots.py in `sources`, and with the
+// Python in build/venv there, or else the python3 in PATH. UNAVAILABLE if that fails, e.g. because
+// it has no matplotlib. The report is complete without plots.
+[[nodiscard]] absl::Status DrawPlots(const std::string& sources, const std::string& folder);
 
 }  // namespace bastion
 

@@ -1,9 +1,11 @@
 #include "client/bench/report.h"
 
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/temp_folder.h"
@@ -85,6 +87,40 @@ TEST(BenchReportTest, ADifferentTokenIsReported) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("p0"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("fixed:8"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("output token 2"));
+}
+
+TEST(BenchReportTest, DifferentOutputsAreCounted) {
+  BenchReport report = Example();
+  const LoadRun same = {report.policies[0].prompts};
+  LoadRun other = same;
+  other.requests[0].output[1] = 9;
+  report.levels = {{{.concurrency = 1}, {{"ar", {same}}, {"fixed:8", {same}}}},
+                   {{.concurrency = 8}, {{"ar", {other, same}}, {"fixed:8", {other, same}}}}};
+  const auto requests = static_cast<int>(same.requests.size());
+  const TextDifferences found = FindDifferentTexts(report);
+  EXPECT_EQ(found.outputs, 6 * requests);
+  EXPECT_EQ(found.different, 2);
+  EXPECT_TRUE(absl::IsDataLoss(found.first));
+  const testing::TempFolder folder;
+  ASSERT_TRUE(WriteReport(report, folder.path()).ok());
+  const auto results = nlohmann::json::parse(Content(folder.File("results.json")));
+  EXPECT_EQ(results["outputs"]["compared"], 6 * requests);
+  EXPECT_EQ(results["outputs"]["different"], 2);
+  EXPECT_THAT(
+      Content(folder.File("report.md")),
+      HasSubstr(absl::StrCat("**Outputs differ:** 2 of ", 6 * requests, " outputs differ")));
+}
+
+TEST(BenchReportTest, PlotsAreDrawnWithPython3WithoutAVirtualEnvironment) {
+  const testing::TempFolder folder;
+  std::filesystem::create_directories(folder.File("deploy/measure"));
+  std::ofstream(folder.File("deploy/measure/plots.py"))
+      << "import sys\nopen(sys.argv[1] + '/plot', 'w').write('drawn')\n";
+  const absl::Status drawn = DrawPlots(folder.path(), folder.path());
+  EXPECT_TRUE(drawn.ok()) << drawn;
+  EXPECT_EQ(Content(folder.File("plot")), "drawn");
+  std::ofstream(folder.File("deploy/measure/plots.py")) << "raise SystemExit(1)\n";
+  EXPECT_TRUE(absl::IsUnavailable(DrawPlots(folder.path(), folder.path())));
 }
 
 TEST(BenchReportTest, ADifferentTokenAtAnotherLevelIsReported) {
