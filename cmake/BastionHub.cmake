@@ -2,6 +2,9 @@
 #
 # All presets share one cargo folder, so that the crates compile once. Cargo's lock serializes
 # concurrent builds. Each build tree copies the archive, so that ninja can compare its time stamp.
+#
+# RUSTC_BOOTSTRAP lets the crate, and no other, use one unstable feature: alloc_error_hook, with which
+# budget.rs ends work that takes too much memory.
 find_program(CARGO cargo HINTS $ENV{HOME}/.cargo/bin)
 if(NOT CARGO)
   message(FATAL_ERROR "cargo is not on PATH: run deploy/local/setup.sh first")

@@ -1,6 +1,7 @@
 #include "orchestrator/cycle/mask_worker.h"
 
 #include <exception>
+#include <system_error>
 
 #include "common/base/thread_time.h"
 
@@ -10,10 +11,16 @@ void MaskWorker::Job::Run() {
   try {
     found_ = find_();
   } catch (const std::exception& error) {
-    found_ = {};
-    found_.allowed = absl::InternalError(error.what());
+    return Fail(absl::InternalError(error.what()));
   }
   find_ = nullptr;
+  done_ = true;
+}
+
+void MaskWorker::Job::Fail(absl::Status error) {
+  find_ = nullptr;
+  found_ = {};
+  found_.allowed = std::move(error);
   done_ = true;
 }
 
@@ -31,8 +38,13 @@ std::shared_ptr<MaskWorker::Job> MaskWorker::Start(std::function<FoundMask()> fi
   auto job = std::make_shared<Job>(std::move(find));
   MutexLock lock(&mutex_);
   waiting_.push_back(job);
-  while (static_cast<int>(threads_.size()) < thread_count_) {
-    threads_.emplace_back([this] { Main(); });
+  try {
+    while (static_cast<int>(threads_.size()) < thread_count_) {
+      threads_.emplace_back([this] { Main(); });
+    }
+  } catch (const std::system_error& error) {
+    // The system has no more threads. The next job tries again.
+    if (threads_.empty()) job->Fail(absl::UnavailableError(error.what()));
   }
   return job;
 }
@@ -53,7 +65,7 @@ void MaskWorker::Main() {
       job = waiting_.front().lock();
       waiting_.pop_front();
     }
-    if (job != nullptr) job->Run();
+    if (job != nullptr && !job->done()) job->Run();
   }
 }
 

@@ -42,6 +42,7 @@ class MaskWorker {
     friend class MaskWorker;
     // Never throws.
     void Run();
+    void Fail(absl::Status error);
 
     std::function<FoundMask()> find_;
     FoundMask found_;

@@ -215,8 +215,10 @@ bool Scheduler::CanRun(const LiveRequest& request) {
          (request.prompt_left() > 0 || !request.stalled());
 }
 
-bool Scheduler::PrepareMask(LiveRequest& request, bool may_compute) {
+bool Scheduler::PrepareMask(LiveRequest& request, absl::Duration began) {
+  if (request.request().decode.constraint == nullptr) return true;
   DecodeSequence& sequence = request.sequence();
+  const bool may_compute = ThreadCpuTime() - began < kMaskTime;
   const absl::StatusOr<bool> ready = sequence.PrepareMask(mask_worker_, may_compute);
   if (ready.ok()) return *ready;
   const absl::Status& error = ready.status();
@@ -239,7 +241,7 @@ ServedCycle Scheduler::PlanTurn() {
       prompts.push_back({&sequence, &request->turns});
     } else {
       request->MarkPrefilled();
-      if (!PrepareMask(*request, ThreadCpuTime() - began < kMaskTime)) continue;
+      if (!PrepareMask(*request, began)) continue;
       decodes.push_back(request.get());
       decoding.push_back({&sequence, &request->turns});
     }

@@ -146,8 +146,9 @@ class Scheduler {
   // The request can be part of a forward.
   [[nodiscard]] static bool CanRun(const LiveRequest& request);
   // True if the request can take part in the next forward: it has no constraint, or its mask is
-  // ready. Fails a request whose constraint is too complex.
-  [[nodiscard]] bool PrepareMask(LiveRequest& request, bool may_compute);
+  // ready. Fails a request whose constraint is too complex. `began` is the CPU time of this thread
+  // when it began to prepare masks for this forward.
+  [[nodiscard]] bool PrepareMask(LiveRequest& request, absl::Duration began);
   // Chooses the requests of the next forward.
   [[nodiscard]] ServedCycle PlanTurn();
   // Runs the cycle.

@@ -89,7 +89,11 @@ fn silence_panics() {
 }
 
 impl Compiler {
-    pub fn new(tokenizer: &tokens::Handle, vocabulary: u32, ends: &[u32]) -> Result<Compiler, Failure> {
+    pub fn new(
+        tokenizer: &tokens::Handle,
+        vocabulary: u32,
+        ends: &[u32],
+    ) -> Result<Compiler, Failure> {
         let first = ends.first().ok_or_else(|| Failure::invalid("the model has no end token"))?;
         let words: Vec<Vec<u8>> = (0..vocabulary)
             .map(|id| match (tokenizer.continuation(id), tokenizer.token(id)) {
