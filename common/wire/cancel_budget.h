@@ -21,9 +21,11 @@ class CancelBudget {
   // the connection's calls have begun and were not answered: they run, or were canceled. The number
   // of those that run goes up and down, so only a new maximum is charged.
   [[nodiscard]] bool Allows(int64_t unanswered, absl::Duration now) {
-    left_ = std::min(kBurst, left_ + kPerSecond * absl::ToDoubleSeconds(now - last_));
+    const absl::Duration passed = std::max(now - last_, absl::ZeroDuration());
+    const auto added = static_cast<double>(std::max<int64_t>(unanswered - most_, 0));
+    // Limited only afterwards: the calls were canceled at any time since the last look.
+    left_ = std::min(kBurst, left_ + kPerSecond * absl::ToDoubleSeconds(passed) - added);
     last_ = now;
-    left_ -= static_cast<double>(std::max<int64_t>(unanswered - most_, 0));
     most_ = std::max(most_, unanswered);
     return left_ >= 0;
   }
@@ -31,7 +33,7 @@ class CancelBudget {
  private:
   double left_ = kBurst;
   int64_t most_ = 0;  // The largest `unanswered` so far.
-  absl::Duration last_;
+  absl::Duration last_ = absl::InfiniteDuration();
 };
 
 }  // namespace bastion::wire

@@ -107,6 +107,16 @@ TEST(CancelBudgetTest, ABurstIsAllowedAndFillsWithTime) {
   EXPECT_FALSE(budget.Allows(kBurst + 2 * kPerSecond + 1, now));
 }
 
+TEST(CancelBudgetTest, CallsCanceledOverALongTimeAreAllowedButLeaveNoMoreThanABurst) {
+  constexpr auto kBurst = static_cast<int64_t>(CancelBudget::kBurst);
+  CancelBudget budget;
+  absl::Duration now = absl::Hours(5);
+  EXPECT_TRUE(budget.Allows(0, now));
+  now += absl::Hours(1);
+  EXPECT_TRUE(budget.Allows(100'000, now));
+  EXPECT_FALSE(budget.Allows(100'000 + kBurst + 1, now));
+}
+
 TEST(CancelBudgetTest, CallsThatAreAnsweredCostNothing) {
   CancelBudget budget;
   for (int i = 0; i < 1000; ++i) {
