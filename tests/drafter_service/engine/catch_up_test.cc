@@ -253,7 +253,12 @@ TEST_P(BlockCatchUpTest, MissingFeaturesDelayACallOnlyOnce) {
   const std::vector<Frontier> prompts = {FrontierOf({1, 0}, 40), FrontierOf({2, 0}, 40),
                                          FrontierOf({3, 0}, 40)};
   features_.error = absl::DeadlineExceededError("the features have not arrived yet");
-  (void)Expand(*engine_, prompts);
+  const auto drafts = engine_->Expand(prompts);
+  ASSERT_TRUE(drafts.ok()) << drafts.status();
+  for (const Draft& draft : *drafts) {
+    EXPECT_EQ(draft.status, features_.error);
+    EXPECT_EQ(draft.marginals, std::vector<Marginals>(1)) << "the drafter holds the sequence";
+  }
   const absl::Duration whole = DrafterOptions().feature_timeout, none = absl::ZeroDuration();
   EXPECT_EQ(features_.timeouts, (std::vector<absl::Duration>{whole, none, none}));
   // The sequences get their drafts at the next call.
