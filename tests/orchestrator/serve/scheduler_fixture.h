@@ -274,12 +274,16 @@ class SchedulerTest : public ::testing::Test {
     ASSERT_TRUE(AwaitReady(true));
     verifier_.ForgetCalls();
   }
-  // Waits until no request runs, waits or is parked.
+  // Waits until no request runs, waits or is parked, and the cycle's thread has dropped those that
+  // were canceled. They no longer count before.
   bool AwaitIdle() {
-    return Await([&] {
+    const bool idle = Await([&] {
       const SchedulerStats stats = scheduler_->stats();
       return stats.running == 0 && stats.waiting == 0 && stats.parked == 0;
     });
+    // The thread answers once per loop, so a whole loop lies between two answers.
+    for (int i = 0; i < 2; ++i) (void)scheduler_->ReadCosts([](const auto&, const auto&) {});
+    return idle;
   }
 
   // Waits until the scheduler counts `tokens` free tokens in the KV cache.
