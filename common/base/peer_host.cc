@@ -29,7 +29,7 @@ std::string HostOf(in6_addr address) {
 }  // namespace
 
 std::string HostOfAddress(absl::string_view address) {
-  const std::string text(address.substr(0, address.find('%')));  // Without a zone.
+  std::string text(address.substr(0, address.find('%')));  // Without a zone.
   in_addr four;
   if (inet_pton(AF_INET, text.c_str(), &four) == 1) return text;
   in6_addr six;

@@ -126,7 +126,7 @@ absl::Status AnswerConstraint::Constrain(absl::Span<const TokenId> output,
                                          const absl::flat_hash_set<TokenId>& ends,
                                          GrownTree* grown) {
   if (!exists()) return absl::OkStatus();
-  const absl::Status constrained = Apply(output, ends, grown);
+  absl::Status constrained = Apply(output, ends, grown);
   if (constrained.ok() || grown->tree.nodes() == 0) return constrained;
   grown->tree.Truncate(0);
   state_ = nullptr;  // An error can leave it below the root.

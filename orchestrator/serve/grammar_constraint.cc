@@ -100,7 +100,7 @@ absl::StatusOr<std::shared_ptr<const TokenConstraint>> ConstraintCompiler::Compi
   const std::string key =
       absl::StrCat(cache_salt.size(), ":", cache_salt, language.field, ":", language.text);
   const ConstraintCache::Owner owner = {caller.client, caller.origin};
-  ASSIGN_OR_RETURN(const auto cached, cache_.Find(key, owner));
+  ASSIGN_OR_RETURN(auto cached, cache_.Find(key, owner));
   if (cached != nullptr) return cached;
   ASSIGN_OR_RETURN(const WorkLimit::Turn turn,
                    compiling_.Wait(/*bytes=*/0, caller.deadline, caller.is_canceled,
