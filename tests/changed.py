@@ -29,7 +29,7 @@ CODE = ('.cc', '.cpp', '.cu', '.cuh', '.cxx', '.h', '.hxx')
 JOBS = ('cuda', 'torch')
 # Data that tests read while they run.
 DATA = ('deploy/demo_model', 'deploy/demo_model_neox', 'deploy/local/*.txt', 'tests', ':!tests/architecture',
-        ':!tests/gpu', ':!tests/kubernetes', ':!tests/slow')
+        ':!tests/gpu', ':!tests/kubernetes', ':!tests/slow', ':!tests/threaded_tests.txt', ':!tests/tsan.supp')
 NOT_DATA = (*CODE, '.md', '.py', '.sh', 'CMakeLists.txt', 'passed.txt')
 
 
@@ -153,6 +153,8 @@ def states_of_tests(build):
         targets = targets_of(command, build)
         is_script = not command[0].startswith(f'{build}/')
         files = tracked('*.py', 'deploy') if is_script else []
+        if build.name == 'tsan':
+            files = [*files, *tracked('tests/tsan.supp')]
         commands, sources = graph.reach(targets)
         arguments = ' '.join(command).replace(str(ROOT), '')
         yield name, hash_of({*commands, digest(arguments.encode())}, {*sources, *files, *data()}, build)
