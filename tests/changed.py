@@ -51,7 +51,8 @@ class Graph:
         text = file.read_text().replace('$\n', '')
         for block in re.split(r'\n(?=build |rule )', text):
             head, *body = block.split('\n')
-            variables = '\n'.join(line for line in body if line.startswith('  '))
+            # CMake writes names of .pdb files, which only Windows has, when it configures a folder first.
+            variables = '\n'.join(line for line in body if line.startswith('  ') and '_PDB = ' not in line)
             if head.startswith('rule '):
                 self._rules[head[5:]] = variables
             elif match := re.match(r'build (.*?): (\S+)(.*)', head):
@@ -94,7 +95,8 @@ class Graph:
 
 @functools.cache
 def content(path):
-    return digest(pathlib.Path(path).read_bytes())
+    # Unity sources include the sources by their absolute paths.
+    return digest(pathlib.Path(path).read_bytes().replace(str(ROOT).encode(), b''))
 
 
 @functools.cache

@@ -19,7 +19,7 @@ rule LINK
 NINJA = """
 include CMakeFiles/rules.ninja
 
-build a.o: CXX ROOT/common/a.cc || order
+build a.o: CXX ROOT/build/asan/unity.cxx || order
   FLAGS = -O2
 
 build b.o: CXX $
@@ -69,7 +69,7 @@ class ChangedTest(unittest.TestCase):
                 'common/a.cc': '#include "common/a.h"\n', 'common/a.h': '#include "common/deep.h"\n',
                 'common/deep.h': '// 1\n', 'common/b.cc': '// b\n', 'protos/a.proto': '// proto\n',
                 'tests/data.json': '{}\n', 'tests/script_test.py': 'pass\n',
-                'build/asan/CMakeFiles/rules.ninja': RULES, 'build/asan/build.ninja': NINJA,
+                'build/asan/unity.cxx': '#include "ROOT/common/a.cc"\n', 'build/asan/CMakeFiles/rules.ninja': RULES, 'build/asan/build.ninja': NINJA,
                 'build/asan/CTestTestfile.cmake': TESTS, '.gitignore': 'build\n'}.items():
             self.write(path, text)
         self.use(self.root, self.root / 'tests/passed.txt')
@@ -98,6 +98,10 @@ class ChangedTest(unittest.TestCase):
     def test_a_flag_of_the_compiler_counts(self):
         self.assertEqual(self.reached_by('build/asan/build.ninja', NINJA.replace('-O2', '-O3', 1)),
                          ['a_test', 'script_test', 'service_test'])
+
+    def test_names_that_cmake_writes_only_the_first_time_do_not_count(self):
+        text = NINJA.replace('  FLAGS = -O2\n', '  FLAGS = -O2\n  TARGET_COMPILE_PDB = bin/a.pdb\n')
+        self.assertEqual(self.reached_by('build/asan/build.ninja', text), [])
 
     def test_a_proto_counts_through_the_order_of_the_build(self):
         self.assertEqual(self.reached_by('protos/a.proto', '// 2\n'), ['a_test', 'script_test', 'service_test'])
