@@ -62,13 +62,12 @@ if [ -n "$changed" ]; then
   fi
   echo "tests: $(wc -l <"$changed") of preset $preset reach a change"
   if [ ${#targets[@]} = 0 ]; then
-    # A changed script may need any program, so it needs all of them.
     mapfile -t targets < <(python3 tests/changed.py "$preset" --targets <"$changed")
     selection=(-I "$ROOT/build/$preset/changed_numbers.txt")
   fi
 fi
 deploy/local/build.sh "$preset" "${targets[@]}"
-# numbers NAMES: the numbers of these tests, as ctest -I reads them from a file.
+# numbers NAMES: prints the numbers of the tests in the file NAMES, in the form of ctest -I.
 numbers() {
   ctest --test-dir "build/$preset" --show-only | sed -nE 's/^ *Test +#([0-9]+): (\S+)$/\2 \1/p' |
     awk 'NR == FNR { wanted[$1]; next } $1 in wanted { list = list "," $2 } END { print "0,0,0" list }' "$1" -
