@@ -17,7 +17,6 @@ namespace {
 
 constexpr int kBits = 128;
 constexpr int kMappedBits = 96;  // The bits before an IPv4 address.
-constexpr int kNetworkBits = 64;
 
 bool IsMapped(const IpAddress& address) {
   constexpr uint8_t kPrefix[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
@@ -42,10 +41,6 @@ std::optional<IpAddress> ParseIpAddress(absl::string_view text) {
   parsed[10] = parsed[11] = 0xff;
   if (inet_pton(AF_INET, address.c_str(), &parsed[kMappedBits / 8]) == 1) return parsed;
   return std::nullopt;
-}
-
-IpAddress ClientNetwork(const IpAddress& address) {
-  return IsMapped(address) ? address : FirstBits(address, kNetworkBits);
 }
 
 absl::StatusOr<AddressList> AddressList::Parse(const std::vector<std::string>& items) {

@@ -19,10 +19,6 @@ using IpAddress = std::array<uint8_t, 16>;
 // Nullopt if `text` is not an address. Ignores the interface of an IPv6 address ("%eth0").
 [[nodiscard]] std::optional<IpAddress> ParseIpAddress(absl::string_view text);
 
-// What one client may have many addresses of: the first 64 bits of an IPv6 address, and the whole
-// of an IPv4 address. The other bits are 0.
-[[nodiscard]] IpAddress ClientNetwork(const IpAddress& address);
-
 class AddressList {
  public:
   AddressList() = default;

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 #include <tuple>
 
 #include "absl/cleanup/cleanup.h"
 #include "common/base/guarded.h"
+#include "common/base/peer_host.h"
 
 namespace bastion {
 namespace {
@@ -47,25 +49,24 @@ bool HttpConnections::CanAdd() {
   return closing_ < limits_.max_closing;
 }
 
-std::optional<IpAddress> HttpConnections::LimitedNetwork(
-    const HttpTransport::Socket& socket) const {
-  if (limits_.max_per_network == 0) return std::nullopt;
+std::string HttpConnections::LimitedHost(const HttpTransport::Socket& socket) const {
+  if (limits_.max_per_host == 0) return "";
   boost::system::error_code error;
   const auto peer = socket.remote_endpoint(error);
-  if (error.failed()) return std::nullopt;  // The client is gone.
-  const auto address = ParseIpAddress(peer.address().to_string());
-  if (!address || limits_.trusted.Contains(*address)) return std::nullopt;
-  return ClientNetwork(*address);
+  if (error.failed()) return "";  // The client is gone.
+  const std::string text = peer.address().to_string();
+  const std::optional<IpAddress> address = ParseIpAddress(text);
+  return address && !limits_.trusted.Contains(*address) ? HostOfAddress(text) : "";
 }
 
-bool HttpConnections::MakeRoom(const std::optional<IpAddress>& network) {
+bool HttpConnections::MakeRoom(const std::string& host) {
   MutexLock lock(&mutex_);
-  if (network) {
+  if (!host.empty()) {
     const auto is_same = [&](const HttpConnection& connection) {
-      return !connection.closing && connection.network == network;
+      return !connection.closing && connection.host == host;
     };
     const auto count = std::count_if(connections_.begin(), connections_.end(), is_same);
-    if (static_cast<size_t>(count) >= limits_.max_per_network) return CloseOne(is_same);
+    if (static_cast<size_t>(count) >= limits_.max_per_host) return CloseOne(is_same);
   }
   if (connections_.size() - closing_ < limits_.max_busy + limits_.reserve) return true;
   // At most max_busy connections are in the last stage, so one of the others can be closed.
@@ -93,11 +94,11 @@ bool HttpConnections::CloseOne(const std::function<bool(const HttpConnection&)>&
 
 void HttpConnections::Add(HttpTransport::Socket socket, HttpTransport::TlsContext tls,
                           const std::function<void(HttpConnection&)>& serve) {
-  const std::optional<IpAddress> network = LimitedNetwork(socket);
-  if (!MakeRoom(network)) return;
+  std::string host = LimitedHost(socket);
+  if (!MakeRoom(host)) return;
   std::list<HttpConnection> added;
   HttpConnection& connection = added.emplace_back(std::move(socket), std::move(tls));
-  connection.network = network;
+  connection.host = std::move(host);
   MutexLock lock(&mutex_);
   connections_.splice(connections_.end(), added);
   // Without memory or threads, the connection is closed.

@@ -17,7 +17,7 @@
 #include <functional>
 #include <limits>
 #include <list>
-#include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -57,7 +57,7 @@ struct HttpConnection {
   std::thread thread;
 
   // The rest belongs to HttpConnections.
-  std::optional<IpAddress> network;  // Whose limit it counts for. Nullopt: none.
+  std::string host;  // Whose limit it counts for (HostOfAddress). Empty: none.
   Stage stage = Stage::kRequest;
   absl::Duration since = Clock::Real().Now();  // When the stage began.
   bool has_place = false;
@@ -67,9 +67,9 @@ struct HttpConnection {
 struct HttpConnectionLimits {
   size_t max_busy = 0;
   size_t reserve = 0;
-  size_t max_closing = 0;      // Connections that were shut down and whose threads still run.
-  size_t max_per_network = 0;  // See ClientNetwork. 0: no limit.
-  AddressList trusted = {};    // Addresses to which max_per_network does not apply.
+  size_t max_closing = 0;    // Connections that were shut down and whose threads still run.
+  size_t max_per_host = 0;   // See HostOfAddress. 0: no limit.
+  AddressList trusted = {};  // Addresses to which max_per_host does not apply.
 
   // Limits for `max_busy` requests, or fewer, with at most `descriptors` connections.
   [[nodiscard]] static HttpConnectionLimits Fit(size_t max_busy, size_t descriptors);
@@ -117,10 +117,10 @@ class HttpConnections {
   // is true for. One whose stage has just begun comes last. False if there is none.
   bool CloseOne(const std::function<bool(const HttpConnection&)>& counts)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Makes room for a connection of `network`. False if it has too many.
-  bool MakeRoom(const std::optional<IpAddress>& network) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Whose limit a connection of this socket counts for. Nullopt: none.
-  [[nodiscard]] std::optional<IpAddress> LimitedNetwork(const HttpTransport::Socket& socket) const;
+  // Makes room for a connection of `host`. False if it has too many.
+  bool MakeRoom(const std::string& host) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Whose limit a connection of this socket counts for. Empty: none.
+  [[nodiscard]] std::string LimitedHost(const HttpTransport::Socket& socket) const;
 
   const HttpConnectionLimits limits_;
   int ended_event_ = -1;

@@ -116,7 +116,7 @@ class HttpServer::Listener {
     ASSIGN_OR_RETURN(const size_t descriptors, FreeDescriptors());
     auto limits = HttpConnectionLimits::Fit(static_cast<size_t>(options_.max_connections),
                                             HttpDescriptors(descriptors));
-    limits.max_per_network = static_cast<size_t>(options_.max_connections_per_address);
+    limits.max_per_host = static_cast<size_t>(options_.max_connections_per_address);
     std::vector<std::string> trusted = options_.trusted_addresses;
     trusted.insert(trusted.end(), {"127.0.0.0/8", "::1"});
     auto parsed = AddressList::Parse(trusted);

@@ -153,7 +153,7 @@ class AddressLimitTest : public ::testing::Test {
  protected:
   void Prepare(const std::vector<std::string>& trusted) {
     HttpConnectionLimits limits = {
-        .max_busy = 100, .reserve = 100, .max_closing = 100, .max_per_network = 2};
+        .max_busy = 100, .reserve = 100, .max_closing = 100, .max_per_host = 2};
     limits.trusted = *AddressList::Parse(trusted);
     connections_.emplace(std::move(limits));
     ASSERT_TRUE(connections_->Prepare().ok());
