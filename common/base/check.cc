@@ -13,16 +13,14 @@
 namespace bastion::base {
 namespace {
 
-// The time in a line has a fixed length.
-std::string TimeText() {
-  return absl::FormatTime("%m%d %H:%M:%E3S ", absl::Now(), absl::UTCTimeZone());
-}
+constexpr char kTimeFormat[] = "%m%d %H:%M:%E3S ";
+constexpr char kTimeRoom[] = "                  ";  // As long as a time in that format.
 
 }  // namespace
 
 LogLine::LogLine(Severity severity, const char* file, int line) : severity_(severity) {
   const char* base = std::strrchr(file, '/');
-  stream_ << "IWEF"[static_cast<int>(severity)] << TimeText() << (base == nullptr ? file : base + 1)
+  stream_ << "IWEF"[static_cast<int>(severity)] << kTimeRoom << (base == nullptr ? file : base + 1)
           << ':' << line << "] ";
 }
 
@@ -30,8 +28,8 @@ LogLine::~LogLine() {
   // What comes from peers or files must not break the line, or control a terminal.
   std::string text = PeerText(stream_.str(), std::string::npos);
   // The time of the event, not that when the caller began to compute what the line says.
-  const std::string now = TimeText();
-  text.replace(1, now.size(), now);
+  text.replace(1, std::strlen(kTimeRoom),
+               absl::FormatTime(kTimeFormat, absl::Now(), absl::UTCTimeZone()));
   text += '\n';
   const bool fatal = severity_ == Severity::kFatal;
   if (fatal) FlushLog();  // Makes room for the line.
