@@ -14,6 +14,8 @@ namespace bastion {
 namespace {
 
 constexpr absl::Duration kRetryDelay = absl::Seconds(1);
+// A client must leave as much free as it has; an origin, a third of what it has.
+constexpr size_t kOriginParts = 3;
 
 struct Use {
   size_t count = 0, bytes = 0;
@@ -71,7 +73,8 @@ absl::Status ConstraintCache::CheckRoom(const Owner& owner, size_t bytes) const 
   const auto fits = [&](size_t own_count, size_t own_bytes) {
     return own_count + all.count < kMaxUsed && own_bytes + all.bytes + bytes <= kMaxUsedBytes;
   };
-  if (fits(client.count, client.bytes) && fits(origin.count / 3, origin.bytes / 3)) {
+  if (fits(client.count, client.bytes) &&
+      fits(origin.count / kOriginParts, origin.bytes / kOriginParts)) {
     return absl::OkStatus();
   }
   const absl::Status full = absl::ResourceExhaustedError(absl::StrCat(
