@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -75,7 +76,9 @@ class CallCount final : public grpc::experimental::Interceptor {
  public:
   CallCount(ConnectionTable* table, const grpc::ServerContextBase* context)
       : table_(table), context_(context) {}
-  ~CallCount() override { table_->EndCall(connection_); }
+  ~CallCount() override {
+    if (connection_.has_value()) table_->EndCall(*connection_);
+  }
 
   void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
     using Hook = grpc::experimental::InterceptionHookPoints;
@@ -89,7 +92,7 @@ class CallCount final : public grpc::experimental::Interceptor {
  private:
   ConnectionTable* const table_;
   const grpc::ServerContextBase* const context_;
-  ConnectionTable::Id connection_;
+  std::optional<ConnectionTable::Id> connection_;  // Nullopt: the call has not begun.
 };
 
 class CallCountFactory final : public grpc::experimental::ServerInterceptorFactoryInterface {
@@ -206,6 +209,7 @@ bool ConnectionTable::CloseIdlest() {
 ConnectionTable::Id ConnectionTable::BeginCall(absl::string_view peer) {
   const std::string normal = NormalPeer(peer);
   MutexLock lock(&mutex_);
+  ++calls_;
   const auto descriptor = descriptors_.find(normal);
   if (descriptor == descriptors_.end()) return {};
   Connection& connection = connections_[descriptor->second];
@@ -215,10 +219,31 @@ ConnectionTable::Id ConnectionTable::BeginCall(absl::string_view peer) {
 
 void ConnectionTable::EndCall(Id ended) {
   MutexLock lock(&mutex_);
+  --calls_;
   const auto found = connections_.find(ended.descriptor);
   if (found == connections_.end() || found->second.cookie != ended.cookie) return;
   --found->second.calls;
   found->second.idle_since = Clock::Real().Now();
+}
+
+void ConnectionTable::EndAll(absl::Time deadline) {
+  const auto has_calls = [this] {
+    MutexLock lock(&mutex_);
+    return calls_ > 0;
+  };
+  absl::Time last_call = SteadyNow();
+  for (absl::Time now = last_call; now < deadline && now < last_call + kQuiet; now = SteadyNow()) {
+    if (has_calls()) last_call = now;
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  std::vector<Id> all;
+  {
+    MutexLock lock(&mutex_);
+    for (const auto& [descriptor, connection] : connections_) {
+      all.push_back({descriptor, connection.cookie});
+    }
+  }
+  for (const Id id : all) End(id);
 }
 
 void ConnectionTable::CloseFloods() {

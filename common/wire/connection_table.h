@@ -56,6 +56,11 @@ class ConnectionTable {
   static constexpr absl::Duration kFloodInterval = absl::Milliseconds(100);
   void CloseFloods() ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // Ends all connections as soon as no call has run for a moment, or at `deadline`. Call it before
+  // the server shuts down: gRPC resets calls that arrive after that, and their clients see
+  // CANCELLED. So they see UNAVAILABLE. REQUIRES: no more calls of Admit.
+  void EndAll(absl::Time deadline) ABSL_LOCKS_EXCLUDED(mutex_);
+
   // Counts the calls of all connections, as an interceptor of the server. The table must outlive
   // the server.
   [[nodiscard]] std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>
@@ -67,13 +72,15 @@ class ConnectionTable {
     uint64_t cookie = 0;  // The kernel's name of the socket, which is never used twice.
   };
   // A call of the connection with this address of gRPC, such as "ipv4:10.0.0.1:5000", has begun.
-  // Returns Id() if the table does not know the connection.
+  // Returns Id() if the table does not know the connection. REQUIRES: one call of EndCall follows.
   [[nodiscard]] Id BeginCall(absl::string_view peer) ABSL_LOCKS_EXCLUDED(mutex_);
   void EndCall(Id ended) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   // How long gRPC may take to close a connection.
   static constexpr absl::Duration kCloseLimit = absl::Milliseconds(250);
+  // How long after the last call gRPC may take to send its end.
+  static constexpr absl::Duration kQuiet = absl::Milliseconds(10);
 
   struct Connection {
     uint64_t cookie = 0;
@@ -103,6 +110,7 @@ class ConnectionTable {
   absl::Duration next_look_;  // On Clock::Real(). Used by Admit only.
   StreamCounts streams_;      // Used by CloseFloods only.
   Mutex mutex_;
+  int calls_ ABSL_GUARDED_BY(mutex_) = 0;  // Of all connections.
   // By descriptor: the connections that were open when last looked at, and new ones. gRPC owns the
   // descriptors, so a number may mean another file by now.
   absl::flat_hash_map<int, Connection> connections_ ABSL_GUARDED_BY(mutex_);

@@ -222,7 +222,7 @@ void Listener::Start() {
   thread_ = std::thread([this] { Main(); });
 }
 
-void Listener::Stop() {
+void Listener::Stop(absl::Time deadline) {
   if (thread_.joinable()) {
     eventfd_write(stop_.get(), 1);
     thread_.join();
@@ -230,6 +230,7 @@ void Listener::Stop() {
   sockets_.clear();
   for (const UnixSocket& socket : unix_sockets_) unlink(socket.path.c_str());
   unix_sockets_.clear();
+  connections_.EndAll(deadline);
 }
 
 void Listener::Main() {

@@ -56,8 +56,9 @@ class Listener {
   }
   // Begins to accept. REQUIRES: the server has started.
   void Start();
-  // Closes the ports. Connections stay open. Call it before the server shuts down.
-  void Stop();
+  // Closes the ports, and ends the connections as soon as no call runs, or at `deadline`. Call it
+  // before the server shuts down.
+  void Stop(absl::Time deadline = absl::InfinitePast());
 
   // The port of the first TCP address; 0 if there is none.
   [[nodiscard]] int port() const { return port_; }

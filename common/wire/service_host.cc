@@ -100,8 +100,9 @@ void ServiceHost::Shutdown(absl::Duration grace) {
     MutexLock lock(&mutex_);
     health_ = nullptr;
   }
-  listener_->Stop();
-  server_->Shutdown(GrpcDeadline(SteadyNow() + grace));
+  const absl::Time deadline = SteadyNow() + grace;
+  listener_->Stop(deadline);
+  server_->Shutdown(GrpcDeadline(deadline));
   server_->Wait();
   server_.reset();
   health_server_.reset();

@@ -59,8 +59,8 @@ class ServiceHost {
   // Sets the health status to SERVING or NOT_SERVING. No effect after Shutdown.
   void SetServing(bool serving) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Refuses new calls and cancels the running calls after `grace`. Returns when all calls have
-  // ended.
+  // Refuses new connections. Ends those that are open as soon as no call runs, or after `grace`;
+  // their clients see UNAVAILABLE. Returns when all calls have ended.
   void Shutdown(absl::Duration grace) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The bound port of the health address; 0 if there is none.
