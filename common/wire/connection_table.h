@@ -110,7 +110,7 @@ class ConnectionTable {
   absl::Duration next_look_;  // On Clock::Real(). Used by Admit only.
   StreamCounts streams_;      // Used by CloseFloods only.
   Mutex mutex_;
-  int calls_ ABSL_GUARDED_BY(mutex_) = 0;  // Of all connections.
+  int calls_ ABSL_GUARDED_BY(mutex_) = 0;  // Those of all connections.
   // By descriptor: the connections that were open when last looked at, and new ones. gRPC owns the
   // descriptors, so a number may mean another file by now.
   absl::flat_hash_map<int, Connection> connections_ ABSL_GUARDED_BY(mutex_);
