@@ -137,6 +137,18 @@ struct DraftResult {
 // ---- service info ----
 
 // Model dimensions that the roofline needs (BASTION, appendix F).
+// The matrices of the MLPs. With experts, `expert_layers` of the layers choose `chosen` of
+// `experts` MLPs for each row instead.
+struct MlpDims {
+  int matrices = 3;             // Gate, up and down, or up and down.
+  int expert_layers = 0;        // 0: no layer has experts.
+  int experts = 0;              // E
+  int chosen = 0;               // Experts of a row.
+  int expert_intermediate = 0;  // I of an expert.
+
+  friend bool operator==(const MlpDims&, const MlpDims&) = default;
+};
+
 struct ModelDims {
   int layers = 0;                   // L
   int hidden = 0;                   // C
@@ -147,12 +159,15 @@ struct ModelDims {
   int vocabulary = 0;               // V
   int bytes_per_element = 4;        // Bytes of a weight.
   int state_bytes_per_element = 0;  // Bytes of a key, value or activation. 0: the same.
+  MlpDims mlp = {};
 
   friend bool operator==(const ModelDims&, const ModelDims&) = default;
-  // True if the models differ at most in the formats of their numbers.
+  // True if the models differ at most in the formats of their numbers, and in `mlp`, which older
+  // versions do not report.
   [[nodiscard]] bool SameShape(ModelDims other) const {
     other.bytes_per_element = bytes_per_element;
     other.state_bytes_per_element = state_bytes_per_element;
+    other.mlp = mlp;
     return *this == other;
   }
 };

@@ -3,6 +3,21 @@
 #include "common/wire/codec.h"
 
 namespace bastion::wire {
+namespace {
+
+void Encode(const MlpDims& mlp, proto::MlpDims& out) {
+  out.set_matrices(mlp.matrices);
+  out.set_expert_layers(mlp.expert_layers);
+  out.set_experts(mlp.experts);
+  out.set_chosen(mlp.chosen);
+  out.set_expert_intermediate(mlp.expert_intermediate);
+}
+
+MlpDims Decode(const proto::MlpDims& in) {
+  return {in.matrices(), in.expert_layers(), in.experts(), in.chosen(), in.expert_intermediate()};
+}
+
+}  // namespace
 
 void Encode(const TargetInfo& info, proto::TargetInfo& out) {
   out.set_model(info.model);
@@ -16,6 +31,7 @@ void Encode(const TargetInfo& info, proto::TargetInfo& out) {
   out.set_vocabulary(info.dims.vocabulary);
   out.set_bytes_per_element(info.dims.bytes_per_element);
   out.set_state_bytes_per_element(info.dims.state_bytes_per_element);
+  Encode(info.dims.mlp, *out.mutable_mlp());
   out.set_bytes_per_second(info.peaks.bytes_per_second);
   out.set_flops_per_second(info.peaks.flops_per_second);
   out.set_max_context(info.max_context);
@@ -40,6 +56,7 @@ TargetInfo Decode(const proto::TargetInfo& in) {
                .vocabulary = in.vocabulary(),
                .bytes_per_element = in.bytes_per_element(),
                .state_bytes_per_element = in.state_bytes_per_element()};
+  if (in.has_mlp()) info.dims.mlp = Decode(in.mlp());
   info.peaks = {in.bytes_per_second(), in.flops_per_second()};
   info.max_context = in.max_context();
   info.max_rows = in.max_rows();

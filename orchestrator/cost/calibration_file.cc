@@ -16,6 +16,24 @@ using nlohmann::json;
 
 constexpr int kVersion = 1;
 
+json MlpJson(const MlpDims& mlp) {
+  return {{"matrices", mlp.matrices},
+          {"expert_layers", mlp.expert_layers},
+          {"experts", mlp.experts},
+          {"chosen", mlp.chosen},
+          {"expert_intermediate", mlp.expert_intermediate}};
+}
+
+// Files of older versions have no such object; all their models had the default.
+MlpDims ParseMlp(const json& mlp) {
+  const MlpDims defaults;
+  return {.matrices = mlp.value("matrices", defaults.matrices),
+          .expert_layers = mlp.value("expert_layers", 0),
+          .experts = mlp.value("experts", 0),
+          .chosen = mlp.value("chosen", 0),
+          .expert_intermediate = mlp.value("expert_intermediate", 0)};
+}
+
 json DimsJson(const ModelDims& dims) {
   return {{"layers", dims.layers},
           {"hidden", dims.hidden},
@@ -25,7 +43,8 @@ json DimsJson(const ModelDims& dims) {
           {"intermediate", dims.intermediate},
           {"vocabulary", dims.vocabulary},
           {"bytes_per_element", dims.bytes_per_element},
-          {"state_bytes_per_element", dims.state_bytes_per_element}};
+          {"state_bytes_per_element", dims.state_bytes_per_element},
+          {"mlp", MlpJson(dims.mlp)}};
 }
 
 ModelDims ParseDims(const json& dims) {
@@ -37,7 +56,8 @@ ModelDims ParseDims(const json& dims) {
           .intermediate = dims.at("intermediate").get<int>(),
           .vocabulary = dims.at("vocabulary").get<int>(),
           .bytes_per_element = dims.at("bytes_per_element").get<int>(),
-          .state_bytes_per_element = dims.value("state_bytes_per_element", 0)};
+          .state_bytes_per_element = dims.value("state_bytes_per_element", 0),
+          .mlp = ParseMlp(dims.value("mlp", json::object()))};
 }
 
 // "target, on device": for messages.

@@ -18,7 +18,13 @@
 // byte, but keys, values and activations of other types. Table 4 of the paper lists the three
 // apart, so the weights' terms, 2·V·h and L(2h(h_q+h_kv) + 3·h·h_ffn), get the bytes of the weights
 // (ModelDims::bytes_per_element), and all other terms state_bytes_per_element. With one type for
-// everything, the formula is the paper's. Thread-safe: immutable.
+// everything, the formula is the paper's.
+//
+// The paper's models have an MLP of three matrices in each layer. For m matrices, the terms are
+// 2·m·s·h·h_ffn and m·h·h_ffn. In a layer that chooses k of E experts of width h_e for each row,
+// h_ffn of the other terms is k·h_e, the FLOPs are 6·s·k·h·h_e + 2·s·h·E (the router), and the
+// weights are h·E + 3·h·h_e for each of the E(1 − (1 − k/E)^s) distinct experts that s rows choose
+// if they choose independently. Thread-safe: immutable.
 #ifndef BASTION_ORCHESTRATOR_COST_ROOFLINE_H_
 #define BASTION_ORCHESTRATOR_COST_ROOFLINE_H_
 
@@ -29,7 +35,7 @@ namespace bastion {
 
 class Roofline {
  public:
-  // INVALID_ARGUMENT unless every dim and both peaks are positive.
+  // INVALID_ARGUMENT unless every dim and both peaks are positive, and the experts make sense.
   [[nodiscard]] static absl::StatusOr<Roofline> Make(const ModelDims& dims,
                                                      const DevicePeaks& peaks);
 

@@ -252,6 +252,7 @@ TEST(CodecTest, RoundTripsPrefixes) {
 TEST(CodecTest, RoundTripsInfos) {
   TargetInfo target = {"qwen",           "a GPU", true, {1, 2, 3, 4, 5, 6, 7, 8, 9},
                        {1.5e10, 2.5e12}, 4096,    512};
+  target.dims.mlp = {10, 11, 12, 13, 14};
   const TargetInfo decoded = RoundTrip<proto::TargetInfo>(target);
   EXPECT_EQ(decoded.model, "qwen");
   EXPECT_EQ(decoded.device, "a GPU");
@@ -264,7 +265,7 @@ TEST(CodecTest, RoundTripsInfos) {
   EXPECT_EQ(decoded.dims.intermediate, 6);
   EXPECT_EQ(decoded.dims.vocabulary, 7);
   EXPECT_EQ(decoded.dims.bytes_per_element, 8);
-  EXPECT_EQ(decoded.dims.state_bytes_per_element, 9);
+  EXPECT_EQ(decoded.dims, target.dims) << "state_bytes_per_element and mlp too";
   EXPECT_EQ(decoded.peaks.bytes_per_second, 1.5e10);
   EXPECT_EQ(decoded.peaks.flops_per_second, 2.5e12);
   EXPECT_EQ(decoded.max_context, 4096);

@@ -61,11 +61,13 @@ TEST(CalibrationFileTest, AnotherDeviceTargetOrTypeIsRefused) {
   const std::string path = folder.File("calibration.json");
   ASSERT_TRUE(WriteCalibration(path, Example()).ok());
   TargetInfo device = Example().target, model = device, dims = device, type = device;
+  TargetInfo mlp = device;
+  mlp.dims.mlp.matrices = 2;
   device.device = "a box, 4 threads, bf16";
   model.model = "llama";
   dims.dims.layers = 3;
   type.dims.state_bytes_per_element = 1;
-  for (const TargetInfo& target : {device, model, dims, type}) {
+  for (const TargetInfo& target : {device, model, dims, type, mlp}) {
     const absl::Status status = ReadCalibration(path, target).status();
     EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr(path));

@@ -50,6 +50,38 @@ TEST(RooflineTest, KeysAndActivationsOfAnInt8TargetAreNotInt8) {
   EXPECT_DOUBLE_EQ(Roofline::Make(dims, {1, 1})->Bytes(3, 7), 1940);
 }
 
+// An MLP of two matrices, as in GPT-NeoX: 4·s·h·h_ffn = 240 FLOPs instead of 360 and
+// 2·h·h_ffn = 40 elements instead of 60, in each of two layers.
+TEST(RooflineTest, CountsTheMatricesOfTheFamily) {
+  ModelDims dims = TinyDims();
+  dims.mlp.matrices = 2;
+  const absl::StatusOr<Roofline> roofline = Roofline::Make(dims, {1, 1});
+  EXPECT_DOUBLE_EQ(roofline->Flops(3, 7), 3264 - 2 * 120);
+  EXPECT_DOUBLE_EQ(roofline->Bytes(3, 7), 2284 - 2 * 2 * 20);
+}
+
+// One of the two layers has k = 1 of E = 2 experts of width h_e = 3.
+//   6·s·k·h·h_e = 6·3·1·4·3 = 216, 2·s·h·E = 2·3·4·2 = 48: 264 FLOPs instead of 360.
+//   Three rows choose 2(1 − (1/2)³) = 1.75 experts: h·E + 3·h·h_e·1.75 = 8 + 63 = 71 elements of
+//   weights instead of 60. 4·s·k·h_e = 36 elements of activations instead of 4·s·h_ffn = 60.
+TEST(RooflineTest, CountsTheExpertsThatTheRowsTouch) {
+  ModelDims dims = TinyDims();
+  dims.mlp = {.expert_layers = 1, .experts = 2, .chosen = 1, .expert_intermediate = 3};
+  const absl::StatusOr<Roofline> roofline = Roofline::Make(dims, {1, 1});
+  EXPECT_DOUBLE_EQ(roofline->Flops(3, 7), 3264 - 360 + 264);
+  EXPECT_DOUBLE_EQ(roofline->Bytes(3, 7), 2284 + 2 * (71 - 60) - 2 * (60 - 36));
+}
+
+TEST(RooflineTest, RefusesExpertsThatMakeNoModel) {
+  for (const MlpDims& mlp :
+       {MlpDims{.matrices = 0}, MlpDims{.expert_layers = 3},
+        MlpDims{.expert_layers = 1, .experts = 2, .chosen = 3, .expert_intermediate = 1}}) {
+    ModelDims dims = TinyDims();
+    dims.mlp = mlp;
+    EXPECT_THAT(Roofline::Make(dims, {1, 1}).status().message(), HasSubstr("make no model"));
+  }
+}
+
 TEST(RooflineTest, SecondsIsTheLargerOfMemoryAndComputeTime) {
   // The forward has 3264 FLOPs and 2284 bytes.
   EXPECT_DOUBLE_EQ(TinyRoofline().Seconds(3, 7), 2284.0 / 1000);
