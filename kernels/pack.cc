@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "common/base/check.h"
+#include "kernels/dequantize.h"
 
 namespace bastion::kernels {
 namespace {
@@ -19,28 +20,18 @@ constexpr int kMaxElements = kBlockWords * 4;  // Maximum elements in a row of a
 struct Row {
   DType type = DType::kF32;
   const void* data = nullptr;
+  BlockFormat blocks = BlockFormat::kNone;
   float inverse_scale = 0;  // For int8 only.
 };
 using PanelRows = std::array<Row, kPanel>;
 
-float HalfToFloat(uint16_t half) {
-  constexpr uint32_t kOne = 1u << 23;  // One unit of a float's exponent.
-  const uint32_t magnitude = uint32_t{half & 0x7FFFu} << 13;
-  const bool is_subnormal = magnitude < kOne, is_special = magnitude >= 31 * kOne;
-  // A subnormal has no implicit leading bit. So add that bit, and subtract its value as a float.
-  // (Multiplying by a power of two would handle all cases, but would cost hundreds of cycles for
-  // each subnormal.)
-  const uint32_t rebias = is_special ? 224 * kOne : is_subnormal ? 113 * kOne : 112 * kOne;
-  const float value = __builtin_bit_cast(float, magnitude + rebias) - (is_subnormal ? 0x1p-14f : 0);
-  return __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, value) | (half & 0x8000u) << 16);
-}
-
-const void* At(const Row& row, int k) {
+const void* At(const Row& row, int64_t k) {
   return static_cast<const char*>(row.data) + BytesPerElement(row.type) * k;
 }
 
 // Converts elements [k, k + count) of `row` to floats.
-void ToFloats(const Row& row, int k, int count, float* to) {
+void ToFloats(const Row& row, int64_t k, int count, float* to) {
+  if (row.blocks != BlockFormat::kNone) return Dequantize(row.blocks, row.data, k, count, to);
   const auto* const halves = static_cast<const uint16_t*>(At(row, k));
   switch (row.type) {
     case DType::kF32:
@@ -65,8 +56,8 @@ int8_t Nearest(float value) {
 }
 
 // Converts elements [k, k + count) of `row` to `dtype`.
-void Convert(const Row& row, int k, int count, DType dtype, void* to) {
-  if (row.type == dtype) {
+void Convert(const Row& row, int64_t k, int count, DType dtype, void* to) {
+  if (row.type == dtype && row.blocks == BlockFormat::kNone) {
     std::memcpy(to, At(row, k), BytesPerElement(dtype) * count);
     return;
   }
@@ -126,7 +117,7 @@ class PanelPacker {
       for (int i = 0; i < kPanel; ++i) {
         const int n = panel * kPanel + i - first;
         if (n < 0 || n >= part.rows) continue;
-        rows[i] = {part.type, static_cast<const char*>(part.data) + row_bytes * n};
+        rows[i] = {part.type, static_cast<const char*>(part.data) + row_bytes * n, part.blocks};
       }
       first += part.rows;
     }
@@ -185,10 +176,15 @@ void PackMatrix(absl::Span<const SourceMatrix> parts, const PackedMatrix& to, Th
 }
 
 void ConvertElements(DType from_type, const void* from, int64_t count, DType to_type, void* to) {
+  ConvertElements({from_type, from, 1}, 0, count, to_type, to);
+}
+
+void ConvertElements(const SourceMatrix& from, int64_t first, int64_t count, DType to_type,
+                     void* to) {
+  const Row row = {from.type, from.data, from.blocks};
   for (int64_t k = 0; k < count; k += kMaxElements) {
     const auto part = static_cast<int>(std::min<int64_t>(kMaxElements, count - k));
-    Convert({from_type, static_cast<const char*>(from) + BytesPerElement(from_type) * k}, 0, part,
-            to_type, static_cast<char*>(to) + BytesPerElement(to_type) * k);
+    Convert(row, first + k, part, to_type, static_cast<char*>(to) + BytesPerElement(to_type) * k);
   }
 }
 

@@ -3,19 +3,24 @@
 #define BASTION_KERNELS_PACK_H_
 
 #include "absl/types/span.h"
+#include "common/base/block_format.h"
 #include "kernels/thread_pool.h"
 #include "kernels/types.h"
 
 namespace bastion::kernels {
 
-// A row-major matrix [rows, K], aligned to the size of its elements.
+// A row-major matrix [rows, K], aligned to the size of its elements. Blocks need no alignment, and
+// rows consist of whole blocks.
 struct SourceMatrix {
-  DType type = DType::kF32;  // A float type.
+  DType type = DType::kF32;  // A float type. Not used for blocks.
   const void* data = nullptr;
   int rows = 0;
+  BlockFormat blocks = BlockFormat::kNone;
 
   [[nodiscard]] size_t row_bytes(int columns) const {
-    return size_t(columns) * BytesPerElement(type);
+    if (blocks == BlockFormat::kNone) return size_t(columns) * BytesPerElement(type);
+    const BlockShape shape = ShapeOf(blocks);
+    return size_t(columns) / shape.elements * shape.bytes;
   }
   [[nodiscard]] size_t bytes(int columns) const { return row_bytes(columns) * rows; }
 };
@@ -31,6 +36,9 @@ void PackMatrix(absl::Span<const SourceMatrix> parts, const PackedMatrix& to, Th
 
 // Converts `count` elements from `from_type` to `to_type` (fp32, or bf16 rounded to nearest).
 void ConvertElements(DType from_type, const void* from, int64_t count, DType to_type, void* to);
+// The same for elements [first, first + count) of `from`, its rows one after the other.
+void ConvertElements(const SourceMatrix& from, int64_t first, int64_t count, DType to_type,
+                     void* to);
 
 }  // namespace bastion::kernels
 

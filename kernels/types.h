@@ -20,6 +20,18 @@ namespace bastion::kernels {
   return static_cast<uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
 }
 
+[[nodiscard]] inline float HalfToFloat(uint16_t half) {
+  constexpr uint32_t kOne = 1u << 23;  // One unit of a float's exponent.
+  const uint32_t magnitude = uint32_t{half & 0x7FFFu} << 13;
+  const bool is_subnormal = magnitude < kOne, is_special = magnitude >= 31 * kOne;
+  // A subnormal has no implicit leading bit. So add that bit, and subtract its value as a float.
+  // (Multiplying by a power of two would handle all cases, but would cost hundreds of cycles for
+  // each subnormal.)
+  const uint32_t rebias = is_special ? 224 * kOne : is_subnormal ? 113 * kOne : 112 * kOne;
+  const float value = __builtin_bit_cast(float, magnitude + rebias) - (is_subnormal ? 0x1p-14f : 0);
+  return __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, value) | (half & 0x8000u) << 16);
+}
+
 // Number of floats in the widest vector in use. The keys of a page have one such vector for each
 // dimension of a head. A row of a weight panel is two such vectors.
 inline constexpr int kWidest = 16;

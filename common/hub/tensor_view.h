@@ -8,15 +8,17 @@
 #include <string>
 #include <vector>
 
+#include "common/base/block_format.h"
 #include "common/base/dtype.h"
 
 namespace bastion::hub {
 
 struct TensorView {
-  DType dtype = DType::kF32;
+  DType dtype = DType::kF32;  // Not used for blocks.
   std::vector<int64_t> shape;
   const void* data = nullptr;  // Row-major, little-endian, aligned to its element.
-  size_t bytes = 0;            // Product of the shape times the element size.
+  size_t bytes = 0;            // Product of the shape times the element size, or of all blocks.
+  BlockFormat blocks = BlockFormat::kNone;  // Each row consists of whole blocks.
 };
 
 }  // namespace bastion::hub
