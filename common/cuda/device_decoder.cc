@@ -56,6 +56,10 @@ absl::StatusOr<std::unique_ptr<DeviceDecoder>> DeviceDecoder::Load(DeviceLoader&
                                                                    const StepCapacity& capacity,
                                                                    Gpu& gpu) {
   const ModelDims& dims = config.dims;
+  if (config.blocks.cpu_only) {
+    return absl::UnimplementedError(absl::StrCat("the GPU engine does not implement ",
+                                                 config.architecture, " yet; use --device cpu"));
+  }
   if (!kernels::cuda::AttentionSupports(dims.query_heads, dims.kv_heads, dims.head_dim)) {
     return absl::UnimplementedError(absl::StrCat(
         "the GPU attention kernel does not support ", dims.query_heads, " query heads with ",

@@ -16,7 +16,9 @@ const std::set<std::string_view>& HarmlessFields() {
       // Metadata.
       "architectures", "model_type", "transformers_version", "auto_map", "name_or_path",
       "tokenizer_class", "finetuning_task", "task_specific_params", "problem_type", "id2label",
-      "label2id", "num_labels", "unsloth_fixed", "unsloth_version",
+      "label2id", "num_labels", "unsloth_fixed", "unsloth_version", "is_llama_config",
+      // Settings of other programs.
+      "transformers.js_config", "attn_implementation", "max_sequence_length", "model_max_length",
       // Special tokens that only text processing uses.
       "pad_token_id", "unk_token_id", "sep_token_id", "mask_token_id", "decoder_start_token_id",
       "prefix",
@@ -27,7 +29,8 @@ const std::set<std::string_view>& HarmlessFields() {
       "pretraining_tp", "gradient_checkpointing", "use_flash_attn",
       // Training.
       "initializer_range", "attention_dropout", "attention_probs_dropout_prob", "hidden_dropout",
-      "hidden_dropout_prob", "classifier_dropout", "router_aux_loss_coef",
+      "hidden_dropout_prob", "classifier_dropout", "router_aux_loss_coef", "embd_pdrop",
+      "attn_pdrop", "resid_pdrop", "embedding_dropout", "residual_dropout",
       // Defaults of Python's generate().
       "max_length", "min_length", "do_sample", "early_stopping", "num_beams", "num_beam_groups",
       "diversity_penalty", "temperature", "top_k", "top_p", "typical_p", "repetition_penalty",

@@ -1,5 +1,6 @@
 #include "common/hub/model_config.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <set>
@@ -87,7 +88,8 @@ absl::Status ReadDims(const JsonObject& json, const ModelFamily& family, ModelCo
   ASSIGN_OR_RETURN(dims.vocabulary, json.GetPositive<int>("vocab_size"));
   ASSIGN_OR_RETURN(config.max_positions,
                    json.GetPositive("max_position_embeddings", family.defaults.max_positions));
-  ASSIGN_OR_RETURN(config.tie_word_embeddings, json.Get<bool>("tie_word_embeddings", false));
+  ASSIGN_OR_RETURN(config.tie_word_embeddings,
+                   json.Get<bool>("tie_word_embeddings", family.defaults.tied));
   return CheckHeads(json, dims);
 }
 
@@ -103,7 +105,8 @@ absl::Status ReadBlocks(const JsonObject& json, const ModelFamily& family, Model
   blocks = family.blocks;
   ASSIGN_OR_RETURN(blocks.norm_epsilon, json.GetPositive(family.keys.norm_epsilon.c_str(),
                                                          family.defaults.norm_epsilon));
-  RETURN_IF_ERROR(ReadFlag(json, family.keys.attention_bias, blocks.attention_bias));
+  RETURN_IF_ERROR(ReadFlag(json, family.keys.attention_bias, blocks.qkv_bias));
+  RETURN_IF_ERROR(ReadFlag(json, family.keys.attention_bias, blocks.output_bias));
   RETURN_IF_ERROR(ReadFlag(json, family.keys.parallel_residual, blocks.parallel_residual));
   ASSIGN_OR_RETURN(blocks.rope, ReadRope(json, family, config));
   config.expert_layers.assign(config.dims.layers, false);
@@ -111,6 +114,42 @@ absl::Status ReadBlocks(const JsonObject& json, const ModelFamily& family, Model
   ASSIGN_OR_RETURN(blocks.experts, ReadExperts(json));
   ASSIGN_OR_RETURN(config.expert_layers, ReadExpertLayers(json, config.dims.layers));
   return absl::OkStatus();
+}
+
+// no_rope_layers has a 0 for each layer without rotary embedding. Without the list, this is every
+// no_rope_layer_interval-th layer.
+absl::Status ReadRotaryLayers(const JsonObject& json, const ModelFamily& family,
+                              ModelConfig& config) {
+  constexpr int kDefaultInterval = 4;  // As in `transformers`.
+  const int layers = config.dims.layers;
+  config.blocks.rope.layers.assign(layers, true);
+  if (!family.keys.rotary_layers) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const int interval,
+                   json.GetPositive("no_rope_layer_interval", kDefaultInterval));
+  ASSIGN_OR_RETURN(const std::vector<int> listed, json.Integers("no_rope_layers"));
+  const bool by_interval = !json.Has("no_rope_layers");
+  if (!by_interval && static_cast<int>(listed.size()) < layers) {
+    return json.KeyError("no_rope_layers",
+                         absl::StrCat("has ", listed.size(), " entries for ", layers, " layers"));
+  }
+  for (int layer = 0; layer < layers; ++layer) {
+    config.blocks.rope.layers[layer] =
+        by_interval ? (layer + 1) % interval != 0 : listed[layer] != 0;
+  }
+  return absl::OkStatus();
+}
+
+MlpDims MlpOf(const ModelConfig& config) {
+  const BlockConfig& blocks = config.blocks;
+  MlpDims mlp;
+  mlp.matrices = blocks.mlp == MlpKind::kGatedSilu ? 3 : 2;
+  mlp.expert_layers =
+      static_cast<int>(std::count(config.expert_layers.begin(), config.expert_layers.end(), true));
+  if (mlp.expert_layers == 0) return mlp;
+  mlp.experts = blocks.experts.count;
+  mlp.chosen = blocks.experts.chosen;
+  mlp.expert_intermediate = blocks.experts.intermediate;
+  return mlp;
 }
 
 absl::Status ReadDType(const JsonObject& json, ModelConfig& config) {
@@ -155,7 +194,20 @@ absl::StatusOr<int> ReadWindow(const JsonObject& json) {
   return json.GetPositive<int>("sliding_window");
 }
 
-absl::Status ReadWindows(const JsonObject& json, ModelConfig& config) {
+// The window of a family whose layers all have it. 0 if the config sets null.
+absl::Status ReadCommonWindow(const JsonObject& json, int fallback, ModelConfig& config) {
+  int window = json.json().contains("sliding_window") ? 0 : fallback;
+  if (json.Has("sliding_window")) {
+    ASSIGN_OR_RETURN(window, json.GetPositive<int>("sliding_window"));
+  }
+  config.sliding_windows.assign(config.dims.layers, window);
+  return absl::OkStatus();
+}
+
+absl::Status ReadWindows(const JsonObject& json, const ModelFamily& family, ModelConfig& config) {
+  if (family.keys.window_everywhere) {
+    return ReadCommonWindow(json, family.defaults.sliding_window, config);
+  }
   ASSIGN_OR_RETURN(const std::vector<std::string> types, ReadLayerTypes(json, config.dims.layers));
   ASSIGN_OR_RETURN(const int window, ReadWindow(json));
   for (const std::string& type : types) {
@@ -265,7 +317,9 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& folder) {
   RETURN_IF_ERROR(ReadDims(json, *family, config));
   RETURN_IF_ERROR(ReadDType(json, config));
   RETURN_IF_ERROR(ReadBlocks(json, *family, config));
-  RETURN_IF_ERROR(ReadWindows(json, config));
+  config.dims.mlp = MlpOf(config);
+  RETURN_IF_ERROR(ReadWindows(json, *family, config));
+  RETURN_IF_ERROR(ReadRotaryLayers(json, *family, config));
   RETURN_IF_ERROR(ReadSpecialTokens(json, folder, *family, config));
   if (config.kind == ModelKind::kDrafter) {
     RETURN_IF_ERROR(ReadDFlash(json, config));

@@ -37,10 +37,28 @@ struct Llama3Scaling {
   int original_positions = 0;
 };
 
+// YaRN (arXiv 2309.00071, rope_type yarn): between the pairs that rotate `beta_fast` and
+// `beta_slow` times within `original_positions`, the division of the frequency by `factor` fades
+// in.
+struct YarnScaling {
+  double factor = 1;
+  double beta_fast = 32;
+  double beta_slow = 1;
+  int original_positions = 0;
+  double attention_factor = 1;  // Multiplies queries and keys.
+  bool truncate = true;         // The fade begins and ends at whole pairs.
+};
+
 struct RopeConfig {
   double theta = 0;
   int dims = 0;  // The leading elements of a head that rotate. Even, at most D.
+  // Divides all frequencies (rope_type linear).
+  double linear_factor = 1;
   std::optional<Llama3Scaling> llama3;
+  std::optional<YarnScaling> yarn;
+  // Divisors of the frequencies, which GGUF files have instead of `llama3`. Empty or dims / 2.
+  std::vector<double> divisors;
+  std::vector<bool> layers;  // For each layer, whether queries and keys rotate.
 };
 
 // A mixture of experts instead of the MLP (Qwen3-MoE): a router chooses experts for each row, and
@@ -58,12 +76,14 @@ struct BlockConfig {
   double norm_epsilon = 0;
   MlpKind mlp = MlpKind::kGatedSilu;
   bool query_key_norm = false;  // RMS norm of each head of queries and keys.
-  bool attention_bias = false;  // The four matrices of attention have biases.
+  bool qkv_bias = false;        // The matrices of queries, keys and values have biases.
+  bool output_bias = false;     // The output matrix of attention has a bias.
   bool mlp_bias = false;        // The matrices of the MLP have biases.
   // False: the MLP reads the sum of the block's input and attention. True: it reads the input.
   bool parallel_residual = false;
   RopeConfig rope;
   ExpertsConfig experts;  // For the blocks in ModelConfig::expert_layers.
+  bool cpu_only = false;  // The engine on a GPU does not implement the family.
 };
 
 // The fields that only DFlash drafters have (DFlash, arXiv 2602.06036).
@@ -100,7 +120,8 @@ struct ModelConfig {
   DFlashConfig dflash;  // Used for drafters only.
 };
 
-// Reads folder/config.json and, if it exists, folder/generation_config.json. Errors:
+// Reads folder/config.json and, if it exists, folder/generation_config.json. `folder` may be a GGUF
+// file, whose metadata says the same (gguf_model.h). Errors:
 //   NOT_FOUND         no config.json
 //   INVALID_ARGUMENT  not JSON, an unknown architecture, or a missing or invalid value
 //   UNIMPLEMENTED     a known architecture with a feature that the engines do not implement

@@ -25,6 +25,8 @@ std::vector<FixedField> Fixed(std::vector<FixedField> fields) {
   fields.push_back({"is_encoder_decoder", false});
   fields.push_back({"add_cross_attention", false});
   fields.push_back({"pruned_heads", nlohmann::json::object()});
+  fields.push_back({"rope_interleaved", false});
+  fields.push_back({"use_mrope", false});
   return fields;
 }
 
@@ -37,7 +39,7 @@ ModelFamily Qwen3() {
   family.defaults.norm_epsilon = 1e-6;
   family.fields = {"num_key_value_heads", "head_dim",          "use_sliding_window",
                    "sliding_window",      "max_window_layers", "layer_types"};
-  family.fixed = Fixed({{"hidden_act", "silu"}, {"attention_bias", false}});
+  family.fixed = Fixed({{"hidden_act", "silu"}, {"attention_bias", false}, {"mlp_bias", false}});
   return family;
 }
 
@@ -79,13 +81,57 @@ ModelFamily Llama() {
   return family;
 }
 
+// Qwen2 and Qwen2.5.
+ModelFamily Qwen2() {
+  ModelFamily family;
+  family.architecture = "Qwen2ForCausalLM";
+  family.names.query_norm.clear();
+  family.names.key_norm.clear();
+  family.blocks.qkv_bias = true;
+  family.defaults.max_positions = 32768;
+  family.defaults.norm_epsilon = 1e-6;
+  family.fields = {"num_key_value_heads", "head_dim",          "use_sliding_window",
+                   "sliding_window",      "max_window_layers", "layer_types"};
+  family.fixed = Fixed({{"hidden_act", "silu"}});
+  family.blocks.cpu_only = true;
+  return family;
+}
+
+ModelFamily Mistral() {
+  ModelFamily family = Llama();
+  family.architecture = "MistralForCausalLM";
+  family.keys.window_everywhere = true;
+  family.defaults.sliding_window = 4096;
+  family.defaults.max_positions = 131072;
+  family.fields = {"num_key_value_heads", "head_dim", "sliding_window"};
+  family.blocks.cpu_only = true;
+  return family;
+}
+
+ModelFamily SmolLM3() {
+  ModelFamily family = Llama();
+  family.architecture = "SmolLM3ForCausalLM";
+  family.keys.rotary_layers = true;
+  family.defaults.max_positions = 32768;
+  family.defaults.tied = true;
+  family.defaults.bos = 128000;
+  family.defaults.eos = 128001;
+  family.fields = {"num_key_value_heads",   "head_dim",    "sliding_window",
+                   "max_window_layers",     "layer_types", "no_rope_layers",
+                   "no_rope_layer_interval"};
+  family.fixed.push_back({"use_sliding_window", false});
+  family.blocks.cpu_only = true;
+  return family;
+}
+
 // GPT-NeoX and Pythia.
 ModelFamily GptNeoX() {
   ModelFamily family;
   family.architecture = "GPTNeoXForCausalLM";
   family.blocks.norm = NormKind::kLayer;
   family.blocks.mlp = MlpKind::kGelu;
-  family.blocks.attention_bias = true;
+  family.blocks.qkv_bias = true;
+  family.blocks.output_bias = true;
   family.blocks.mlp_bias = true;
   family.blocks.parallel_residual = true;
   TensorNames& names = family.names;
@@ -118,8 +164,8 @@ ModelFamily GptNeoX() {
 }  // namespace
 
 const std::vector<ModelFamily>& ModelFamilies() {
-  static const auto* const families =
-      new std::vector<ModelFamily>{Qwen3(), Qwen3Moe(), Llama(), GptNeoX(), DFlash()};
+  static const auto* const families = new std::vector<ModelFamily>{
+      Qwen3(), Qwen3Moe(), Qwen2(), Llama(), Mistral(), SmolLM3(), GptNeoX(), DFlash()};
   return *families;
 }
 

@@ -23,6 +23,8 @@ struct FamilyDefaults {
   double rotary_fraction = 1;  // Part of a head that rotates.
   std::optional<TokenId> bos;
   std::optional<TokenId> eos;
+  bool tied = false;       // tie_word_embeddings
+  int sliding_window = 0;  // Only if keys.window_everywhere.
 };
 
 // The names of fields that differ between families. Empty: the family has no such field.
@@ -32,7 +34,9 @@ struct FamilyKeys {
   std::string rotary_fraction = {};
   std::string attention_bias = {};
   std::string parallel_residual = {};
-  bool experts = false;  // The family reads the fields of experts (experts_config.h).
+  bool experts = false;            // The family reads the fields of experts (experts_config.h).
+  bool window_everywhere = false;  // sliding_window alone sets the window, of all layers.
+  bool rotary_layers = false;      // no_rope_layers lists layers without rotary embedding.
 };
 
 struct ModelFamily {

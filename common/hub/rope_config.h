@@ -9,9 +9,8 @@
 namespace bastion::hub {
 
 // The fields are in rope_parameters (since version 5 of `transformers`), or in rope_scaling and the
-// family's own fields. UNIMPLEMENTED for a type other than default and llama3, and for fields that
-// are not known; INVALID_ARGUMENT for invalid values. REQUIRES: config.dims and
-// config.max_positions are set.
+// family's own fields. UNIMPLEMENTED for types and fields that are not known; INVALID_ARGUMENT for
+// invalid values. REQUIRES: config.dims and config.max_positions are set.
 [[nodiscard]] absl::StatusOr<RopeConfig> ReadRope(const JsonObject& json, const ModelFamily& family,
                                                   const ModelConfig& config);
 

@@ -16,8 +16,15 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/hub/model_config.h"
+#include "common/hub/tensor_view.h"
+#include "kernels/pack.h"
 
 namespace bastion::nn {
+
+// The elements of `view`, whose rows the caller counts.
+[[nodiscard]] inline kernels::SourceMatrix SourceOf(const hub::TensorView& view) {
+  return {view.dtype, view.data, 0, view.blocks};
+}
 
 // Rows [first, first + rows) of a tensor, which has `total` rows.
 struct TensorRows {
@@ -140,9 +147,9 @@ absl::StatusOr<Block> LoadBlockTensors(Loader& loader, const hub::ModelConfig& c
                      loader.Vector(prefix + names.key_norm + ".weight", dims.head_dim));
   }
   ASSIGN_OR_RETURN(block.kvq,
-                   LoadMatrix(loader, KvqRows(config, prefix), dims.hidden, form.attention_bias));
+                   LoadMatrix(loader, KvqRows(config, prefix), dims.hidden, form.qkv_bias));
   ASSIGN_OR_RETURN(block.output, LoadMatrix(loader, {AllRows(prefix + names.output, dims.hidden)},
-                                            dims.query_heads * dims.head_dim, form.attention_bias));
+                                            dims.query_heads * dims.head_dim, form.output_bias));
   if (config.expert_layers[layer]) {
     RETURN_IF_ERROR(LoadExperts(loader, config, prefix, block));
     return block;

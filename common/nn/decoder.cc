@@ -43,6 +43,7 @@ absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Load(const WeightLoader& loade
                               .experts = config.expert_layers[layer],
                               .window = window,
                               .causal = window > 0 && config.dflash.causal_windows,
+                              .rotary = config.blocks.rope.layers[layer],
                               .streaming = options.streaming};
     decoder->blocks_.emplace_back(shape, std::move(weights));
   }

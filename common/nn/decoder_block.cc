@@ -1,5 +1,6 @@
 #include "common/nn/decoder_block.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace bastion::nn {
@@ -15,6 +16,13 @@ void Multiply(const BlockPass& pass, const Matrix& matrix, const float* x, float
 }
 
 }  // namespace
+
+DecoderBlock::DecoderBlock(const BlockShape& shape, BlockWeights weights)
+    : shape_(shape), weights_(std::move(weights)) {
+  if (shape.rotary) return;
+  no_rotation_.assign(shape.form.rope.dims, 0);
+  std::fill_n(no_rotation_.begin(), shape.form.rope.dims / 2, 1.0f);
+}
 
 void DecoderBlock::Norm(const BlockPass& pass, const NormWeights& weights, const float* x,
                         float* y) const {
@@ -35,6 +43,12 @@ kernels::QkvArgs DecoderBlock::QkvOf(const BlockPass& pass) const {
   args.query_heads = shape_.dims.query_heads;
   args.epsilon = static_cast<float>(shape_.form.norm_epsilon);
   args.rotary_dims = shape_.form.rope.dims;
+  if (!shape_.rotary) {
+    // Every row rotates like position 0 of a table without scaling: not at all.
+    pass.scratch.no_positions.assign(pass.batch.rows(), 0);
+    args.positions = pass.scratch.no_positions.data();
+    args.cosine_sine = no_rotation_.data();
+  }
   return args;
 }
 

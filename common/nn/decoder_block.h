@@ -20,6 +20,7 @@ struct BlockShape {
   bool experts = false;  // Experts instead of an MLP.
   int window = 0;        // Positions that a row attends to, itself included. 0: all.
   bool causal = false;   // True: a kFull span is treated as kCausal.
+  bool rotary = true;    // False: queries and keys do not rotate.
   StreamingWindow streaming = {};
 };
 
@@ -27,6 +28,7 @@ struct BlockShape {
 struct BlockScratch {
   Scratch normed, kvq, attention, gate_up, activation;
   std::vector<kernels::AttentionSpan> spans;
+  std::vector<Position> no_positions;  // [R] zeros, for blocks without rotary embedding.
   ExpertScratch experts;
   StreamingScratch streaming;
 };
@@ -42,8 +44,7 @@ struct BlockPass {
 
 class DecoderBlock {
  public:
-  DecoderBlock(const BlockShape& shape, BlockWeights weights)
-      : shape_(shape), weights_(std::move(weights)) {}
+  DecoderBlock(const BlockShape& shape, BlockWeights weights);
 
   // Updates x [R, C] in place. Writes the rows' keys and values to their slots in the cache.
   // Returns how many experts the rows chose, 0 for a block with an MLP.
@@ -70,6 +71,7 @@ class DecoderBlock {
 
   BlockShape shape_;
   BlockWeights weights_;
+  std::vector<float> no_rotation_;  // [rotated elements]: ones, then zeros. Empty if it rotates.
 };
 
 }  // namespace bastion::nn

@@ -9,7 +9,7 @@
 namespace bastion::nn {
 
 // table [positions, d] = cos(p·fᵢ) for i < d/2, then the sines, where d elements of a head rotate.
-// fᵢ is θ^(−2i/d), scaled as hub::Llama3Scaling says if the config has one. Angles are computed in
+// fᵢ is θ^(−2i/d), scaled as hub::RopeConfig says. Angles are computed in
 // double: at position 30,000 a float angle has an error in its third decimal place.
 void FillRotaryTable(const hub::ModelConfig& config, kernels::ThreadPool& pool, float* table);
 

@@ -137,6 +137,11 @@ absl::Status CheckStreaming(const hub::ModelConfig& config, const StreamingWindo
     return absl::UnimplementedError(
         "layers of this model have sliding windows of their own; run it without attention_window");
   }
+  const std::vector<bool>& rotary = config.blocks.rope.layers;
+  if (std::find(rotary.begin(), rotary.end(), false) != rotary.end()) {
+    return absl::UnimplementedError(
+        "layers of this model have no rotary embedding; run it without attention_window");
+  }
   return absl::OkStatus();
 }
 

@@ -51,17 +51,17 @@ struct Side {
 class CudaParityTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    if (const auto gpu = kernels::cuda::OpenDevice(0); !gpu.ok()) {
-      GTEST_SKIP() << "no GPU: " << gpu.status().message();
-    }
+    const auto gpu = kernels::cuda::OpenDevice(0);
+    if (!gpu.ok()) GTEST_SKIP() << "no GPU: " << gpu.status().message();
     folder_ = testing::GoldenFolder(GetParam());
     golden_ = std::make_unique<testing::GoldenFile>(folder_ + "/golden.safetensors");
     tokens_ = golden_->Integers("tokens");
-    options_.dtype = DType::kF32;
-    options_.device = device_.device;
-    options_.kv_tokens = 1024;
-    options_.max_rows = 128;
-    options_.max_sequences = 4;
+    options_ = {.dtype = DType::kF32, .device = device_.device, .kv_tokens = 1024};
+    options_.max_rows = 128, options_.max_sequences = 4;
+    if (!hub::ReadTargetConfig(folder_ + "/target")->blocks.cpu_only) return;
+    const auto refused = verifier::LoadCudaTarget(folder_ + "/target", options_).status();
+    EXPECT_TRUE(absl::IsUnimplemented(refused)) << refused;
+    GTEST_SKIP() << refused;
   }
 
   void LoadTargets(const std::vector<int>& layers) {

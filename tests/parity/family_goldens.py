@@ -58,9 +58,33 @@ def _moe(**fields: object) -> dict:
         "attention_bias": False, **fields})
 
 
+def _qwen2(**fields: object) -> dict:
+    return _config("Qwen2ForCausalLM", "qwen2", **{
+        "hidden_size": 48, "intermediate_size": 40, "num_attention_heads": 3, "num_key_value_heads": 1,
+        "hidden_act": "silu", "rms_norm_eps": 1e-6, "rope_theta": 1000000.0, "use_sliding_window": False,
+        "sliding_window": 128, "max_window_layers": 2, "tie_word_embeddings": True, **fields})
+
+
+def _mistral(**fields: object) -> dict:
+    return _config("MistralForCausalLM", "mistral", **{
+        "hidden_size": 32, "intermediate_size": 40, "num_attention_heads": 2, "num_key_value_heads": 1,
+        "hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": False, **fields})
+
+
+def _smollm3(**fields: object) -> dict:
+    return _config("SmolLM3ForCausalLM", "smollm3", **{
+        "hidden_size": 32, "intermediate_size": 40, "num_attention_heads": 2, "num_key_value_heads": 1,
+        "hidden_act": "silu", "rms_norm_eps": 1e-6, "rope_theta": 50000.0, "attention_bias": False, "mlp_bias": False,
+        "use_sliding_window": False, "sliding_window": None, "max_window_layers": 28, "pretraining_tp": 2,
+        "pad_token_id": None, **fields})
+
+
 # The context that Llama 3.1 scales is 8,192 tokens. Here it is 32, so that a short text shows all three ranges.
 _LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
            "original_max_position_embeddings": 32}
+
+# The frequencies fade in over two pairs of elements.
+_YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "beta_fast": 8.0}
 
 CASES = [
     Family("llama_scaled_rope", 11, _llama(tie_word_embeddings=True, rope_theta=500000.0, rope_scaling=_LLAMA3,
@@ -70,6 +94,12 @@ CASES = [
     Family("llama_rope_parameters", 13, _llama(hidden_size=48, num_attention_heads=3, num_key_value_heads=3,
                                                tie_word_embeddings=False,
                                                rope_parameters={**_LLAMA3, "rope_theta": 10000.0})),
+    Family("llama_dynamic_rope", 15, _llama(tie_word_embeddings=True, rope_theta=10000.0,
+                                            rope_scaling={"type": "dynamic", "factor": 4.0}), saved=False),
+    Family("qwen2_yarn", 41, _qwen2(rope_scaling={**_YARN, "type": "yarn"}), saved=False),
+    Family("mistral_window", 51, _mistral(sliding_window=7, rope_scaling={"rope_type": "linear", "factor": 4.0})),
+    Family("smollm3_no_rope_layers", 61, _smollm3(num_hidden_layers=4, rope_scaling={**_YARN, "attention_factor": 1.5}),
+           saved=False),
     Family("neox_parallel", 21, _neox(tie_word_embeddings=False, rope_parameters={
         "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25})),
     # 24 of a head's 48 elements rotate, like 20 of 80 in Pythia-2.8B: not whole vectors.

@@ -70,7 +70,7 @@ TEST_F(ModelConfigTest, ReadsAQwen3Target) {
   EXPECT_EQ(config->blocks.norm, NormKind::kRms);
   EXPECT_EQ(config->blocks.mlp, MlpKind::kGatedSilu);
   EXPECT_TRUE(config->blocks.query_key_norm);
-  EXPECT_FALSE(config->blocks.attention_bias || config->blocks.mlp_bias);
+  EXPECT_FALSE(config->blocks.qkv_bias || config->blocks.mlp_bias);
   EXPECT_FALSE(config->blocks.parallel_residual);
   EXPECT_EQ(config->blocks.rope.dims, 32);
   EXPECT_FALSE(config->blocks.rope.llama3.has_value());
@@ -244,7 +244,8 @@ TEST_F(ModelConfigTest, RefusesInvalidLayerTypes) {
 TEST_F(ModelConfigTest, RefusesUnknownArchitectures) {
   ExpectRefused(Target(), "architectures", {"GPT2LMHeadModel"},
                 "names 'GPT2LMHeadModel'; it must be Qwen3ForCausalLM, Qwen3MoeForCausalLM, "
-                "LlamaForCausalLM, GPTNeoXForCausalLM (targets) or DFlashDraftModel (drafter)");
+                "Qwen2ForCausalLM, LlamaForCausalLM, MistralForCausalLM, SmolLM3ForCausalLM, "
+                "GPTNeoXForCausalLM (targets) or DFlashDraftModel (drafter)");
   ExpectRefused(Drafter(), "architectures", {"DFlash2DraftModel"}, "names 'DFlash2DraftModel'");
   for (const json& none : {json(), json::array(), json("Qwen3ForCausalLM"), json::array({3})}) {
     ExpectRefused(Target(), "architectures", none, "'architectures' must be a list");
@@ -279,9 +280,9 @@ TEST_F(ModelConfigTest, RefusesUnsupportedFeatures) {
   ExpectRefused(Target(), "attention_bias", true, "attention_bias", unimplemented);
   ExpectRefused(Target(), "hidden_act", "gelu",
                 "'hidden_act' is \"gelu\"; the engines support only \"silu\"", unimplemented);
-  ExpectRefused(Target(), "rope_scaling", {{"type", "linear"}, {"factor", 2}}, "type 'linear'",
+  ExpectRefused(Target(), "rope_scaling", {{"type", "longrope"}, {"factor", 2}}, "type 'longrope'",
                 unimplemented);
-  ExpectRefused(Target(), "rope_scaling", {{"rope_type", "yarn"}}, "type 'yarn'", unimplemented);
+  ExpectRefused(Target(), "rope_scaling", {{"rope_type", "yarn"}}, "'factor' is missing");
   json harmless = Target();
   harmless["attention_bias"] = false;
   harmless["rope_scaling"] = nullptr;

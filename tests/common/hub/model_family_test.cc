@@ -108,7 +108,7 @@ TEST_F(ModelFamilyTest, ReadsALlamaTarget) {
   EXPECT_EQ(blocks.norm, NormKind::kRms);
   EXPECT_EQ(blocks.norm_epsilon, 1e-5);
   EXPECT_EQ(blocks.mlp, MlpKind::kGatedSilu);
-  EXPECT_FALSE(blocks.query_key_norm || blocks.attention_bias || blocks.mlp_bias);
+  EXPECT_FALSE(blocks.query_key_norm || blocks.qkv_bias || blocks.mlp_bias);
   EXPECT_FALSE(blocks.parallel_residual);
   EXPECT_EQ(blocks.rope.theta, 500000);
   EXPECT_EQ(blocks.rope.dims, 64);
@@ -197,7 +197,7 @@ TEST_F(ModelFamilyTest, ReadsAPythiaTarget) {
   EXPECT_EQ(blocks.norm, NormKind::kLayer);
   EXPECT_EQ(blocks.norm_epsilon, 1e-5);
   EXPECT_EQ(blocks.mlp, MlpKind::kGelu);
-  EXPECT_TRUE(blocks.attention_bias && blocks.mlp_bias && blocks.parallel_residual);
+  EXPECT_TRUE(blocks.qkv_bias && blocks.output_bias && blocks.mlp_bias && blocks.parallel_residual);
   EXPECT_FALSE(blocks.query_key_norm);
   EXPECT_EQ(blocks.rope.theta, 10000);
   EXPECT_EQ(blocks.rope.dims, 20);
@@ -224,7 +224,7 @@ TEST_F(ModelFamilyTest, ReadsTheOtherFieldsOfGptNeoX) {
   EXPECT_EQ(read->blocks.rope.theta, 500);
   EXPECT_EQ(read->blocks.rope.dims, 32);
   EXPECT_FALSE(read->blocks.parallel_residual);
-  EXPECT_FALSE(read->blocks.attention_bias);
+  EXPECT_FALSE(read->blocks.qkv_bias || read->blocks.output_bias);
   EXPECT_TRUE(read->blocks.mlp_bias);
 }
 
