@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "client/doctor/machine_memory.h"
+#include "common/base/machine_memory.h"
 #include "kernels/backend/probe.h"
 #include "verifier_service/model/device_probe.h"
 
@@ -36,13 +36,12 @@ std::string RemedyFor(const absl::Status& status, const std::string& service) {
     return "Or remove the table: the orchestrator runs without --prior.";
   }
   if (absl::StrContains(message, "tensor '")) {
-    return "The weights do not fit config.json: the folder mixes files of two models, or a "
-           "download "
-           "is incomplete. Download the folder again.";
+    return "The weights do not fit config.json or the metadata: the folder mixes files of two "
+           "models, or a download is incomplete. Download the model again.";
   }
   if (absl::IsNotFound(status)) {
     return "Pass the folder of a complete Hugging Face checkpoint: config.json, *.safetensors and, "
-           "for a target, tokenizer.json.";
+           "for a target, tokenizer.json. Or pass a GGUF file.";
   }
   if (absl::IsUnimplemented(status) || absl::StrContains(message, "architectures")) {
     return "Choose another model: the engines do not implement this one.";

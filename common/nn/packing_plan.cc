@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/machine_memory.h"
 #include "common/base/progress.h"
+#include "common/base/status.h"
 #include "common/hub/mapped_file.h"
 
 namespace bastion::nn {
@@ -17,14 +19,32 @@ std::string NameOf(const std::string& folder) {
 
 }  // namespace
 
+absl::Status CheckFits(const std::string& folder, int64_t bytes, int64_t available, DType dtype) {
+  if (available == 0 || bytes <= available) return absl::OkStatus();  // 0: not known.
+  return absl::ResourceExhaustedError(absl::StrCat(
+      folder, ": the weights take ", bytes >> 20, " MB as ", Name(dtype), ", but only ",
+      available >> 20, " MB of memory are available; use a smaller --dtype or a smaller model"));
+}
+
 void PackingPlan::Add(std::vector<kernels::SourceMatrix> parts, const kernels::PackedMatrix& to,
                       std::shared_ptr<const void> owner) {
   jobs_.push_back({std::move(parts), to, std::move(owner)});
 }
 
-void PackingPlan::Run(const std::string& folder, const EngineOptions& options) const {
+int64_t PackingPlan::packed_bytes() const {
+  int64_t bytes = 0;
+  for (const Job& job : jobs_) bytes += static_cast<int64_t>(job.to.bytes());
+  return bytes;
+}
+
+absl::Status PackingPlan::Run(const std::string& folder, const EngineOptions& options) const {
+  RETURN_IF_ERROR(CheckFits(folder, packed_bytes(), AvailableMemory(), options.dtype));
   std::optional<ProgressBar> bar;
-  if (options.show_progress) bar.emplace(absl::StrCat("loading ", NameOf(folder)), "MB");
+  if (options.show_progress) {
+    bar.emplace(absl::StrCat("loading ", NameOf(folder), " as ", packed_bytes() >> 20, " MB of ",
+                             Name(options.dtype)),
+                "MB");
+  }
   const auto source_bytes = [](const Job& job) {
     int64_t bytes = 0;
     for (const kernels::SourceMatrix& part : job.parts) bytes += part.bytes(job.to.columns);
@@ -45,6 +65,7 @@ void PackingPlan::Run(const std::string& folder, const EngineOptions& options) c
     done += source_bytes(jobs_[i]);
     if (bar.has_value()) bar->Show(done >> 20, total >> 20);
   }
+  return absl::OkStatus();
 }
 
 }  // namespace bastion::nn

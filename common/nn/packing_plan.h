@@ -9,10 +9,16 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "common/nn/device.h"
 #include "kernels/pack.h"
 
 namespace bastion::nn {
+
+// RESOURCE_EXHAUSTED if weights of `bytes` do not fit into `available` bytes of memory, unless that
+// is 0.
+[[nodiscard]] absl::Status CheckFits(const std::string& folder, int64_t bytes, int64_t available,
+                                     DType dtype);
 
 class PackingPlan {
  public:
@@ -22,8 +28,13 @@ class PackingPlan {
            std::shared_ptr<const void> owner);
 
   // Runs all jobs on the threads of `options.device`. The progress bar, if `options` enables it,
-  // shows the name of `folder`.
-  void Run(const std::string& folder, const EngineOptions& options) const;
+  // shows the name of `folder` and the memory that the matrices take. RESOURCE_EXHAUSTED if the
+  // packed matrices do not fit into the memory that is available, so that the system does not end
+  // the process while it loads.
+  [[nodiscard]] absl::Status Run(const std::string& folder, const EngineOptions& options) const;
+
+  // The bytes of all packed matrices.
+  [[nodiscard]] int64_t packed_bytes() const;
 
  private:
   struct Job {

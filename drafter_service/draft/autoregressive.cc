@@ -50,7 +50,7 @@ absl::StatusOr<std::unique_ptr<AutoregressiveModel>> AutoregressiveModel::Load(
   RETURN_IF_ERROR(CheckAutoregressivePair(drafter_folder, target_folder));
   nn::PackingPlan plan;
   ASSIGN_OR_RETURN(nn::CausalModel model, nn::LoadCausalModel(drafter_folder, options, plan));
-  plan.Run(drafter_folder, options);
+  RETURN_IF_ERROR(plan.Run(drafter_folder, options));
   return std::unique_ptr<AutoregressiveModel>(new AutoregressiveModel(std::move(model)));
 }
 

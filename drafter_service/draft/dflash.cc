@@ -34,7 +34,7 @@ absl::StatusOr<std::unique_ptr<DflashModel>> DflashModel::Load(const std::string
                    unrounded.Stacked({"fc.weight"}, {config.dims.hidden}, features));
   ASSIGN_OR_RETURN(nn::Buffer norm, loader.Vector("hidden_norm.weight", config.dims.hidden));
   RETURN_IF_ERROR(hub::CheckAllRead(*checkpoint, config.names, config.tie_word_embeddings));
-  plan.Run(drafter_folder, options);
+  RETURN_IF_ERROR(plan.Run(drafter_folder, options));
   return std::unique_ptr<DflashModel>(
       new DflashModel(std::move(decoder), std::move(vocabulary), std::move(fuse), std::move(norm)));
 }

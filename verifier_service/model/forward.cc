@@ -10,7 +10,7 @@ absl::StatusOr<std::unique_ptr<TargetModel>> TargetModel::Load(const std::string
                                                                const nn::EngineOptions& options) {
   nn::PackingPlan plan;
   ASSIGN_OR_RETURN(nn::CausalModel model, nn::LoadCausalModel(folder, options, plan));
-  plan.Run(folder, options);
+  RETURN_IF_ERROR(plan.Run(folder, options));
   return std::unique_ptr<TargetModel>(new TargetModel(std::move(model)));
 }
 

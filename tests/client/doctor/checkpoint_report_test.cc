@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "client/doctor/machine_memory.h"
+#include "common/base/machine_memory.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

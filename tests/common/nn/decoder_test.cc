@@ -32,7 +32,7 @@ class DecoderTest : public ::testing::TestWithParam<DType> {
     const WeightLoader loader(*hub::Checkpoint::Open(folder), options_.dtype, plan);
     decoder_ = *Decoder::Load(loader, config_, options_);
     vocabulary_ = *Vocabulary::Load(loader, config_);
-    plan.Run(folder, options_);
+    ASSERT_TRUE(plan.Run(folder, options_).ok());
     tokens_.clear();
     for (int i = 0; i < kTokens; ++i) tokens_.push_back((i * 37 + 11) % config_.dims.vocabulary);
   }

@@ -41,7 +41,7 @@ TEST_F(WeightsTest, RunningThePlanFillsStackedMatrices) {
   const auto stacked = loader.Stacked({"b", "a"}, {1, 2}, 3);
   const auto alone = loader.Stacked({"a"}, {2}, 3);
   ASSERT_TRUE(stacked.ok() && alone.ok());
-  plan_.Run("folder", options_);
+  ASSERT_TRUE(plan_.Run("folder", options_).ok());
   EXPECT_EQ(stacked->packed.rows, 3);
   for (int k = 0; k < 3; ++k) {
     EXPECT_EQ(At(*stacked, 0, k), k);
@@ -54,8 +54,17 @@ TEST_F(WeightsTest, RunningThePlanFillsStackedMatrices) {
 TEST_F(WeightsTest, ProgressIsOneLineWithoutATerminal) {
   options_.show_progress = true;
   ::testing::internal::CaptureStderr();
-  plan_.Run("models/pair/", options_);
-  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "loading pair: 0 of 0 MB\n");
+  ASSERT_TRUE(plan_.Run("models/pair/", options_).ok());
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "loading pair as 0 MB of fp32: 0 of 0 MB\n");
+}
+
+TEST_F(WeightsTest, WeightsThatDoNotFitIntoMemoryAreRefused) {
+  EXPECT_TRUE(CheckFits("m.gguf", 300 << 20, 300 << 20, DType::kBF16).ok());
+  EXPECT_TRUE(CheckFits("m.gguf", 300 << 20, 0, DType::kBF16).ok()) << "0: not known";
+  const absl::Status status = CheckFits("m.gguf", 300 << 20, 299 << 20, DType::kBF16);
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_THAT(status.message(),
+              HasSubstr("m.gguf: the weights take 300 MB as bf16, but only 299 MB"));
 }
 
 TEST_F(WeightsTest, ATableOfTheSameTypeIsACopyThatOutlivesTheFile) {

@@ -1,11 +1,11 @@
 // The memory that new processes can use. Thread-safe: no state.
-#ifndef BASTION_CLIENT_DOCTOR_MACHINE_MEMORY_H_
-#define BASTION_CLIENT_DOCTOR_MACHINE_MEMORY_H_
+#ifndef BASTION_COMMON_BASE_MACHINE_MEMORY_H_
+#define BASTION_COMMON_BASE_MACHINE_MEMORY_H_
 
 #include <cstdint>
 #include <string>
 
-namespace bastion::doctor {
+namespace bastion {
 
 // Bytes: the available memory of the machine or, if it is less, the limit of this container. 0 if
 // the system does not tell.
@@ -15,6 +15,6 @@ namespace bastion::doctor {
 // 0 if there is no such line.
 [[nodiscard]] int64_t MeminfoBytes(const std::string& text, const std::string& key);
 
-}  // namespace bastion::doctor
+}  // namespace bastion
 
-#endif  // BASTION_CLIENT_DOCTOR_MACHINE_MEMORY_H_
+#endif  // BASTION_COMMON_BASE_MACHINE_MEMORY_H_

@@ -1,11 +1,11 @@
-#include "client/doctor/machine_memory.h"
+#include "common/base/machine_memory.h"
 
 #include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <sstream>
 
-namespace bastion::doctor {
+namespace bastion {
 namespace {
 
 // Limits of a container's memory in control groups of version 2 and 1. "max" or a huge number:
@@ -41,4 +41,4 @@ int64_t AvailableMemory() {
   return available;
 }
 
-}  // namespace bastion::doctor
+}  // namespace bastion
