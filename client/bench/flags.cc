@@ -15,7 +15,7 @@
 #include "orchestrator/policy/policy.h"
 
 ABSL_FLAG(std::string, target, "",
-          "Folder of the target model. With --endpoint only its tokenizer is read.");
+          "Folder or GGUF file of the target model. With --endpoint only its tokenizer is read.");
 ABSL_FLAG(std::string, drafter, "",
           "Folder of the drafter. Not used with --endpoint. Policies ar and ngram need none.");
 ABSL_FLAG(std::string, prior, "",

@@ -36,7 +36,8 @@ ABSL_FLAG(double, temperature, 0, "Sampling temperature. 0: greedy.");
 ABSL_FLAG(absl::Duration, recording_time, absl::Seconds(30),
           "Decode no further prompt one at a time after this time.");
 ABSL_FLAG(std::string, target, "",
-          "Folder of a target model to check. No service is needed. Empty: examine services.");
+          "Folder or GGUF file of a target model to check. No service is needed. Empty: examine "
+          "services.");
 ABSL_FLAG(std::string, drafter, "", "Folder of the target's drafter, to check both.");
 ABSL_FLAG(std::string, dtype, "bf16", "Type of the target's weights: bf16, fp32 or int8.");
 ABSL_FLAG(std::string, drafter_dtype, "bf16",

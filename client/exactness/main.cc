@@ -22,7 +22,8 @@
 #include "orchestrator/policy/policy.h"
 
 ABSL_FLAG(std::string, target, "",
-          "Folder of the target model. With --endpoint, only its tokenizer and config are read.");
+          "Folder or GGUF file of the target model. With --endpoint, only its tokenizer and config "
+          "are read.");
 ABSL_FLAG(std::string, drafter, "", "Folder of the drafter. Not used with --endpoint.");
 ABSL_FLAG(std::string, endpoint, "",
           "Address of a running orchestrator to check. Only its texts are compared, not its "

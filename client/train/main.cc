@@ -16,7 +16,8 @@
 #include "common/hub/model_config.h"
 #include "common/prior/transition_file.h"
 
-ABSL_FLAG(std::string, target, "", "Folder of the target. Only its config and tokenizer are read.");
+ABSL_FLAG(std::string, target, "",
+          "Folder or GGUF file of the target. Only its config and tokenizer are read.");
 ABSL_FLAG(std::string, out, ".",
           "Folder for transition_prior.safetensors, normally the drafter's folder.");
 ABSL_FLAG(int, continuations, bastion::drafter::TransitionLimits().singles,

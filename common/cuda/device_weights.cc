@@ -1,7 +1,6 @@
 #include "common/cuda/device_weights.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
 #include "common/base/status.h"
@@ -16,28 +15,24 @@ constexpr size_t kStagingBytes = size_t{32} << 20;
 
 DeviceLoader::DeviceLoader(std::shared_ptr<const hub::Checkpoint> checkpoint, DType dtype,
                            Stream& stream, ProgressBar* bar)
-    : checkpoint_(std::move(checkpoint)), dtype_(dtype), stream_(stream), bar_(bar) {
-  for (const auto& file : std::filesystem::directory_iterator(checkpoint_->folder())) {
-    if (file.path().extension() == ".safetensors") total_ += static_cast<int64_t>(file.file_size());
-  }
-}
+    : checkpoint_(std::move(checkpoint)), dtype_(dtype), stream_(stream), bar_(bar) {}
 
 absl::Status DeviceLoader::Put(const hub::TensorView& view, Elements elements, DType dtype,
                                char* to) {
   if (staging_.bytes() == 0) {
     ASSIGN_OR_RETURN(staging_, Memory::OnHost(kStagingBytes, "the staging buffer for weights"));
   }
-  const size_t source = BytesPerElement(view.dtype), element = BytesPerElement(dtype);
-  const char* const from = static_cast<const char*>(view.data) + elements.first * source;
+  const kernels::SourceMatrix source = nn::SourceOf(view);
+  const size_t element = BytesPerElement(dtype);
   const size_t step = kStagingBytes / element;
   for (size_t first = 0; first < elements.count; first += step) {
     const size_t part = std::min(step, elements.count - first);
-    kernels::ConvertElements(view.dtype, from + first * source, static_cast<int64_t>(part), dtype,
-                             staging_.as<void>());
+    kernels::ConvertElements(source, static_cast<int64_t>(elements.first + first),
+                             static_cast<int64_t>(part), dtype, staging_.as<void>());
     stream_.Copy(to + first * element, staging_.as<void>(), part * element);
     RETURN_IF_ERROR(stream_.Synchronize());
-    done_ += static_cast<int64_t>(part * source);
-    if (bar_ != nullptr) bar_->Show(done_ >> 20, std::max(done_, total_) >> 20);
+    done_ += static_cast<int64_t>(source.row_bytes(static_cast<int>(part)));
+    if (bar_ != nullptr) bar_->Show(done_ >> 20, std::max(done_, checkpoint_->bytes()) >> 20);
   }
   return absl::OkStatus();
 }

@@ -85,7 +85,6 @@ class DeviceLoader {
   Stream& stream_;
   ProgressBar* bar_;
   int64_t done_ = 0;
-  int64_t total_ = 0;
   Memory staging_;
 };
 

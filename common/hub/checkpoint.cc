@@ -40,6 +40,10 @@ std::string ShapeText(absl::Span<const int64_t> shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
 }
 
+const char* TypeText(const TensorView& view) {
+  return view.blocks == BlockFormat::kNone ? SafetensorsName(view.dtype) : Name(view.blocks);
+}
+
 // `weight_map` of the index: tensor name to file name in the folder.
 using WeightMap = std::map<std::string, std::string>;
 
@@ -102,12 +106,20 @@ absl::StatusOr<std::vector<SafetensorsFile>> OpenFiles(const std::string& folder
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const Checkpoint>> Checkpoint::Open(const std::string& folder) {
+  if (IsGguf(folder)) {
+    ASSIGN_OR_RETURN(auto gguf, GgufModel::Open(folder));
+    return std::shared_ptr<const Checkpoint>(new Checkpoint(folder, {}, std::move(gguf)));
+  }
   ASSIGN_OR_RETURN(std::vector<SafetensorsFile> files, OpenFiles(folder));
-  return std::shared_ptr<const Checkpoint>(new Checkpoint(folder, std::move(files)));
+  return std::shared_ptr<const Checkpoint>(new Checkpoint(folder, std::move(files), nullptr));
 }
 
-Checkpoint::Checkpoint(std::string folder, std::vector<SafetensorsFile> files)
-    : folder_(std::move(folder)), files_(std::move(files)) {
+Checkpoint::Checkpoint(std::string folder, std::vector<SafetensorsFile> files,
+                       std::unique_ptr<const GgufModel> gguf)
+    : folder_(std::move(folder)), files_(std::move(files)), gguf_(std::move(gguf)) {
+  if (gguf_ != nullptr) {
+    for (const std::string& name : gguf_->TensorNames()) file_index_.emplace(name, 0);
+  }
   for (size_t i = 0; i < files_.size(); ++i) {
     for (const std::string& name : files_[i].TensorNames()) file_index_.emplace(name, i);
   }
@@ -120,14 +132,32 @@ std::vector<std::string> Checkpoint::TensorNames() const {
   return names;
 }
 
+int64_t Checkpoint::bytes() const {
+  int64_t total = gguf_ == nullptr ? 0 : gguf_->bytes();
+  for (const SafetensorsFile& file : files_) total += static_cast<int64_t>(file.bytes());
+  return total;
+}
+
+absl::StatusOr<TensorView> Checkpoint::Find(const std::string& name) const {
+  const auto found = file_index_.find(name);
+  if (found == file_index_.end()) {
+    return absl::NotFoundError(absl::StrCat(folder_, ": no tensor '", name, "'"));
+  }
+  return gguf_ != nullptr ? gguf_->Tensor(name) : files_[found->second].Tensor(name);
+}
+
+const std::string& Checkpoint::FileOf(const std::string& name) const {
+  return gguf_ != nullptr ? folder_ : files_[file_index_.at(name)].path();
+}
+
 absl::StatusOr<std::string> Checkpoint::Identity() const {
   ASSIGN_OR_RETURN(const JsonObject config, JsonObject::Read(folder_ + "/config.json"));
   std::string hashed = config.json().dump();
   for (const auto& [name, file] : file_index_) {
     absl::StrAppend(&hashed, "\n", name);
-    const absl::StatusOr<TensorView> view = files_[file].Tensor(name);
+    const absl::StatusOr<TensorView> view = Find(name);
     if (!view.ok()) continue;  // Its elements are of a type that no model uses.
-    absl::StrAppend(&hashed, " ", SafetensorsName(view->dtype), " ", ShapeText(view->shape), "\n");
+    absl::StrAppend(&hashed, " ", TypeText(*view), " ", ShapeText(view->shape), "\n");
     AppendSamples({static_cast<const char*>(view->data), view->bytes}, hashed);
   }
   const Bits128 hash = SipHash128({}, hashed);
@@ -151,19 +181,14 @@ absl::StatusOr<TensorView> Checkpoint::Tensor(const std::string& name,
     MutexLock lock(&mutex_);
     read_.insert(name);
   }
-  const auto found = file_index_.find(name);
-  if (found == file_index_.end()) {
-    return absl::NotFoundError(absl::StrCat(folder_, ": no tensor '", name, "'"));
-  }
-  const SafetensorsFile& file = files_[found->second];
-  ASSIGN_OR_RETURN(TensorView view, file.Tensor(name));
+  ASSIGN_OR_RETURN(TensorView view, Find(name));
   if (!IsFloat(view.dtype)) {
-    return absl::UnimplementedError(absl::StrCat(file.path(), ": tensor '", name, "' has dtype ",
+    return absl::UnimplementedError(absl::StrCat(FileOf(name), ": tensor '", name, "' has dtype ",
                                                  SafetensorsName(view.dtype),
                                                  "; weights must be F32, BF16 or F16"));
   }
   if (view.shape != std::vector<int64_t>(shape.begin(), shape.end())) {
-    return absl::InvalidArgumentError(absl::StrCat(file.path(), ": tensor '", name, "' has shape ",
+    return absl::InvalidArgumentError(absl::StrCat(FileOf(name), ": tensor '", name, "' has shape ",
                                                    ShapeText(view.shape), ", expected ",
                                                    ShapeText(shape)));
   }

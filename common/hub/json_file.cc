@@ -7,6 +7,7 @@
 #include <optional>
 #include <sstream>
 
+#include "common/hub/gguf_model.h"
 #include "common/hub/utf8.h"
 
 namespace bastion::hub {
@@ -61,11 +62,23 @@ constexpr const char* kKind<double> = "a finite number";
 template <>
 constexpr const char* kKind<std::string> = "a string";
 
+// Reads `path`, whose parent is a file.
+absl::StatusOr<std::string> ReadPart(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return absl::ErrnoToStatus(ENOTDIR, path);
+  const std::string parent = path.substr(0, slash);
+  if (!IsGguf(parent)) {
+    return absl::InvalidArgumentError(absl::StrCat(parent, ": neither a folder nor a GGUF file"));
+  }
+  return ReadMember(parent, path.substr(slash + 1));
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
   errno = 0;
   std::ifstream file(path, std::ios::binary);
+  if (!file && errno == ENOTDIR) return ReadPart(path);
   if (!file) return absl::ErrnoToStatus(errno, path);
   std::ostringstream text;
   text << file.rdbuf();

@@ -14,13 +14,18 @@
 
 namespace bastion::hub {
 
-// Returns the contents of the file. NOT_FOUND if it does not exist.
+// Returns the contents of the file. NOT_FOUND if it does not exist. If the path continues behind a
+// GGUF file ("m.gguf/config.json"), returns that part of it (gguf_model.h).
 [[nodiscard]] absl::StatusOr<std::string> ReadTextFile(const std::string& path);
 
 // A JSON object and the name of its file. A key with the value null counts as absent, as it does in
 // `transformers`.
 class JsonObject {
  public:
+  // REQUIRES: `json` is an object.
+  JsonObject(nlohmann::json json, std::string origin)
+      : json_(std::move(json)), origin_(std::move(origin)) {}
+
   // INVALID_ARGUMENT unless the file is a JSON object in UTF-8.
   [[nodiscard]] static absl::StatusOr<JsonObject> Read(const std::string& path);
   // Like Read, but returns an empty object if the file is missing.
@@ -61,9 +66,6 @@ class JsonObject {
   [[nodiscard]] absl::Status KeyError(const char* key, std::string_view problem) const;
 
  private:
-  JsonObject(nlohmann::json json, std::string origin)
-      : json_(std::move(json)), origin_(std::move(origin)) {}
-
   nlohmann::json json_;
   std::string origin_;
 };

@@ -30,6 +30,7 @@ class SafetensorsFile {
   [[nodiscard]] static absl::StatusOr<SafetensorsFile> Open(const std::string& path);
 
   [[nodiscard]] const std::string& path() const { return file_->path(); }
+  [[nodiscard]] size_t bytes() const { return file_->bytes().size(); }
   [[nodiscard]] std::vector<std::string> TensorNames() const;
   [[nodiscard]] bool Has(const std::string& name) const { return entries_.count(name) > 0; }
 

@@ -6,11 +6,10 @@
 namespace bastion::nn {
 namespace {
 
-// Returns a copy of `view`, converted to `dtype`.
-Buffer Converted(const hub::TensorView& view, DType dtype) {
-  const auto count = static_cast<int64_t>(view.bytes / BytesPerElement(view.dtype));
+// Returns a copy of the `count` elements of `view`, converted to `dtype`.
+Buffer Converted(const hub::TensorView& view, int64_t count, DType dtype) {
   const Buffer copy = Buffer::Allocate(count * BytesPerElement(dtype));
-  kernels::ConvertElements(view.dtype, view.data, count, dtype, copy.data());
+  kernels::ConvertElements(SourceOf(view), 0, count, dtype, copy.data());
   return copy;
 }
 
@@ -51,7 +50,8 @@ absl::StatusOr<Matrix> WeightLoader::StackedAs(DType dtype, const std::vector<Te
   for (const TensorRows& part : parts) {
     ASSIGN_OR_RETURN(const hub::TensorView view,
                      checkpoint_->Tensor(part.name, part.Shape(columns)));
-    kernels::SourceMatrix source = {view.dtype, view.data, part.rows};
+    kernels::SourceMatrix source = SourceOf(view);
+    source.rows = part.rows;
     source.data = static_cast<const char*>(view.data) + source.row_bytes(columns) * part.first;
     sources.push_back(source);
     rows += part.rows;
@@ -66,12 +66,12 @@ absl::StatusOr<Matrix> WeightLoader::StackedAs(DType dtype, const std::vector<Te
 
 absl::StatusOr<Buffer> WeightLoader::Table(const std::string& name, int rows, int columns) const {
   ASSIGN_OR_RETURN(const hub::TensorView view, checkpoint_->Tensor(name, {rows, columns}));
-  return Converted(view, StoredType(dtype_));
+  return Converted(view, int64_t{rows} * columns, StoredType(dtype_));
 }
 
 absl::StatusOr<Buffer> WeightLoader::Vector(const std::string& name, int size) const {
   ASSIGN_OR_RETURN(const hub::TensorView view, checkpoint_->Tensor(name, {size}));
-  return Converted(view, DType::kF32);
+  return Converted(view, size, DType::kF32);
 }
 
 absl::StatusOr<Buffer> WeightLoader::StackedVector(const std::vector<TensorRows>& parts) const {
@@ -81,9 +81,7 @@ absl::StatusOr<Buffer> WeightLoader::StackedVector(const std::vector<TensorRows>
   float* to = stacked.as<float>();
   for (const TensorRows& part : parts) {
     ASSIGN_OR_RETURN(const hub::TensorView view, checkpoint_->Tensor(part.name, {part.total}));
-    const char* from =
-        static_cast<const char*>(view.data) + BytesPerElement(view.dtype) * part.first;
-    kernels::ConvertElements(view.dtype, from, part.rows, DType::kF32, to);
+    kernels::ConvertElements(SourceOf(view), part.first, part.rows, DType::kF32, to);
     to += part.rows;
   }
   return stacked;

@@ -23,7 +23,8 @@ ABSL_FLAG(
     "Hugging Face folder of the drafter: a DFlash drafter, or a small model with the target's "
     "tokenizer (an autoregressive drafter).");
 ABSL_FLAG(std::string, target, "",
-          "Folder of the drafter's target. A DFlash drafter uses its embedding and LM head.");
+          "Folder or GGUF file of the drafter's target. A DFlash drafter uses its embedding and LM "
+          "head.");
 ABSL_FLAG(std::string, dtype, "bf16",
           "Type of the weights: bf16, fp32, int8, or auto (int8 if this CPU has instructions for "
           "it, else bf16). Affects only the drafts, never the output.");

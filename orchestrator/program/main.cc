@@ -30,7 +30,8 @@
 #include "orchestrator/serve/serving_telemetry.h"
 
 ABSL_FLAG(std::string, target, "",
-          "Folder of the target model, for its tokenizer, configuration and chat template.");
+          "Folder or GGUF file of the target model, for its tokenizer, configuration and chat "
+          "template.");
 ABSL_FLAG(std::string, model_name, "",
           "Name under which clients ask for the model. Empty: the name of its folder.");
 ABSL_FLAG(std::string, verifier, bastion::wire::DefaultSocket("verifier"),

@@ -8,6 +8,15 @@
 #include "common/base/status.h"
 
 namespace bastion {
+namespace {
+
+// The name of the folder, or of a GGUF file without its extension.
+std::string ModelName(const std::string& folder) {
+  const std::filesystem::path path = (std::filesystem::path(folder) / "").parent_path();
+  return (path.extension() == ".gguf" ? path.stem() : path.filename()).string();
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<ServedModel>> ServedModel::Load(const std::string& folder) {
   ASSIGN_OR_RETURN(hub::ModelConfig config, hub::ReadModelConfig(folder));
@@ -16,7 +25,7 @@ absl::StatusOr<std::unique_ptr<ServedModel>> ServedModel::Load(const std::string
         absl::StrCat(folder, " contains a drafter; use the folder of the target model"));
   }
   ASSIGN_OR_RETURN(hub::Tokenizer tokenizer, hub::Tokenizer::Load(folder));
-  const std::string name = (std::filesystem::path(folder) / "").parent_path().filename().string();
+  const std::string name = ModelName(folder);
   auto model = std::unique_ptr<ServedModel>(
       new ServedModel{name, std::move(config), std::move(tokenizer), std::nullopt});
   absl::StatusOr<hub::ChatTemplate> chat = hub::ChatTemplate::Load(folder);

@@ -16,7 +16,7 @@
 #include "verifier_service/model/target_loader.h"
 #include "verifier_service/serve/verifier_service.h"
 
-ABSL_FLAG(std::string, target, "", "Hugging Face folder of the target model.");
+ABSL_FLAG(std::string, target, "", "Hugging Face folder or GGUF file of the target model.");
 ABSL_FLAG(std::string, dtype, "bf16",
           "Type of the weights: bf16, fp32 or int8. The KV cache is fp32 with fp32, else bf16.");
 ABSL_FLAG(std::vector<std::string>, listen, {bastion::wire::DefaultSocket("verifier")},
