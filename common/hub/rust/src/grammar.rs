@@ -19,7 +19,7 @@ use crate::boundary::{Code, Failure};
 use crate::budget::{self, Cancellation, Limits, Overrun};
 use crate::limits::{check_bounds, has_unsupported_attributes};
 use crate::masks::{Masks, Vocabulary};
-use crate::tokens;
+use crate::{schema, tokens};
 
 /// Maximum memory for the states of a lexer: about this many times 2 KiB.
 const MAX_LEXER_STATES: usize = 15_000;
@@ -170,6 +170,7 @@ pub fn with_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, F
 /// A JSON document like those of Python's `json.dumps`, unless the schema says otherwise.
 fn json_grammar(text: &str) -> Result<TopLevelGrammar, Failure> {
     let mut schema: Value = serde_json::from_str(text).map_err(Failure::invalid)?;
+    schema::prepare(&mut schema)?;
     check_bounds(&schema)?;
     if let Value::Object(fields) = &mut schema {
         fields.entry("x-guidance").or_insert_with(

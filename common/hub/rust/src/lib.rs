@@ -13,6 +13,7 @@ mod grammar;
 mod grammar_calls;
 mod limits;
 mod masks;
+mod schema;
 mod tensors;
 mod text;
 mod tokens;
