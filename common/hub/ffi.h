@@ -24,7 +24,7 @@
 
 extern "C" {
 
-// Borrowed bytes, valid during a call.
+// Borrowed bytes. As an argument: valid during the call.
 struct BastionHubBytes {
   const uint8_t* data;
   size_t size;
@@ -60,6 +60,10 @@ BastionHubStatus bastion_hub_tokenizer_vocabulary(const BastionHubTokenizer* tok
 // Returns the bytes of the longest text that one token represents.
 BastionHubStatus bastion_hub_tokenizer_longest_token(const BastionHubTokenizer* tokenizer,
                                                      uint32_t* out);
+// Returns the bytes that the token adds to a text. They are valid as long as the tokenizer. Empty
+// for a special token and for an id without a token.
+BastionHubBytes bastion_hub_tokenizer_token_bytes(const BastionHubTokenizer* tokenizer,
+                                                  uint32_t id);
 BastionHubStatus bastion_hub_tokenizer_encode(const BastionHubTokenizer* tokenizer,
                                               BastionHubBytes text, bool add_special,
                                               BastionHubIds* out);

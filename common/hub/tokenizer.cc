@@ -54,6 +54,13 @@ absl::StatusOr<std::string> Tokenizer::Decode(absl::Span<const TokenId> ids,
   return Take(text);
 }
 
+std::string_view Tokenizer::TokenBytes(TokenId id) const {
+  // A negative id becomes a large unsigned id, which has no token.
+  const BastionHubBytes bytes =
+      bastion_hub_tokenizer_token_bytes(handle_.get(), static_cast<uint32_t>(id));
+  return {reinterpret_cast<const char*>(bytes.data), bytes.size};
+}
+
 absl::StatusOr<std::string> Tokenizer::FindSpecial(std::string_view text) const {
   BastionHubText found;
   RETURN_IF_ERROR(Take(bastion_hub_tokenizer_special_in(handle_.get(), Borrow(text), &found)));

@@ -33,6 +33,10 @@ class Tokenizer {
   [[nodiscard]] absl::StatusOr<std::string> Decode(absl::Span<const TokenId> ids,
                                                    bool skip_special) const;
 
+  // The bytes that `id` adds to a text. They may be a part of a character. Empty for a special
+  // token and for an id without a token. Valid as long as this object.
+  [[nodiscard]] std::string_view TokenBytes(TokenId id) const;
+
   // The largest id plus one. A model's V may be larger, because checkpoints pad it.
   [[nodiscard]] int vocabulary() const { return vocabulary_; }
   // Bytes of the longest text that one token represents.

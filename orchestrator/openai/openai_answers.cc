@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/version.h"
 #include "orchestrator/serve/error_details.h"
@@ -15,27 +14,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr char kReplacement[] = "\xEF\xBF\xBD";  // U+FFFD
-
 template <typename AnyJson>
 std::string Dump(const AnyJson& value) {
   return value.dump(-1, ' ', /*ensure_ascii=*/false, AnyJson::error_handler_t::replace);
 }
 std::string Event(const Json& value) { return absl::StrCat("data: ", Dump(value), "\n\n"); }
-
-int64_t CountCharacters(const std::string& text) {
-  // Bytes 10xxxxxx continue a character.
-  return std::count_if(text.begin(), text.end(),
-                       [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; });
-}
-
-// The bytes of a token; null if its text does not have them, because it is a part of a character.
-Json BytesOf(const std::string& text) {
-  if (absl::StrContains(text, kReplacement)) return nullptr;
-  Json bytes = Json::array();
-  for (const char byte : text) bytes.push_back(static_cast<unsigned char>(byte));
-  return bytes;
-}
 
 // Appends the lists in `from` to those of the same names in `to`.
 void AppendLists(const Json& from, Json* to) {
@@ -74,7 +57,8 @@ OpenAiAnswers::OpenAiAnswers(const OpenAiRequest& request, const ServedModel& mo
       id_(absl::StrCat(is_chat() ? "chatcmpl-" : "cmpl-", id)),
       created_(absl::ToUnixSeconds(created)),
       answers_per_prompt_(static_cast<int>(RequestParser::AnswersPerPrompt(request.generate))),
-      answers_(answers_per_prompt_ * (1 + request.other_prompts.size())) {}
+      answers_(answers_per_prompt_ * (1 + request.other_prompts.size()),
+               Answer{.logprobs = OpenAiLogprobs(request.kind, &model.tokenizer)}) {}
 
 OpenAiAnswers::Json OpenAiAnswers::Envelope(const char* type, Json choices) const {
   return {{"id", id_},
@@ -106,50 +90,9 @@ void OpenAiAnswers::SetFinish(const OutputDelta& delta, Json* choice) const {
   }
 }
 
-std::string OpenAiAnswers::TextOf(TokenId token) const {
-  return model_.tokenizer.Decode({token}, /*skip_special=*/false).value_or("");
-}
-
 OpenAiAnswers::Json OpenAiAnswers::Logprobs(const OutputDelta& delta) {
   if (!request_.generate.output().has_logprobs()) return nullptr;
-  return is_chat() ? ChatLogprobs(delta) : CompletionLogprobs(delta);
-}
-
-OpenAiAnswers::Json OpenAiAnswers::ChatLogprobs(const OutputDelta& delta) const {
-  const auto entry = [&](TokenId token, float logprob) {
-    const std::string text = TextOf(token);
-    return Json{{"token", text}, {"logprob", logprob}, {"bytes", BytesOf(text)}};
-  };
-  Json content = Json::array();
-  for (size_t i = 0; i < delta.logprobs.size(); ++i) {
-    Json token = entry(delta.tokens[i], delta.logprobs[i].chosen);
-    token["top_logprobs"] = Json::array();
-    for (const auto& [other, logprob] : delta.logprobs[i].top) {
-      token["top_logprobs"].push_back(entry(other, logprob));
-    }
-    content.push_back(std::move(token));
-  }
-  return {{"content", std::move(content)}};
-}
-
-OpenAiAnswers::Json OpenAiAnswers::CompletionLogprobs(const OutputDelta& delta) {
-  Json tokens = Json::array(), logprobs = Json::array(), tops = Json::array(),
-       offsets = Json::array();
-  int64_t& characters = answers_[delta.answer].characters;
-  for (size_t i = 0; i < delta.logprobs.size(); ++i) {
-    const std::string text = TextOf(delta.tokens[i]);
-    tokens.push_back(text);
-    logprobs.push_back(delta.logprobs[i].chosen);
-    offsets.push_back(characters);
-    characters += CountCharacters(text);
-    Json top = Json::object();
-    for (const auto& [other, logprob] : delta.logprobs[i].top) top[TextOf(other)] = logprob;
-    tops.push_back(top.empty() ? Json() : std::move(top));
-  }
-  return {{"tokens", std::move(tokens)},
-          {"token_logprobs", std::move(logprobs)},
-          {"top_logprobs", std::move(tops)},
-          {"text_offset", std::move(offsets)}};
+  return answers_[delta.answer].logprobs.Add(delta);
 }
 
 void OpenAiAnswers::Count(const OutputDelta& delta) {
@@ -162,7 +105,9 @@ void OpenAiAnswers::Count(const OutputDelta& delta) {
 
 std::string OpenAiAnswers::Events(const OutputDelta& delta) {
   Count(delta);
-  if (delta.text.empty() && delta.logprobs.empty() && !delta.end) return "";
+  Json logprobs = Logprobs(delta);
+  const bool has_tokens = !logprobs.is_null() && !logprobs.front().empty();
+  if (delta.text.empty() && !has_tokens && !delta.end) return "";
   Json choice = {{"index", delta.answer}};
   if (is_chat()) {
     Json& message = choice["delta"] = Json::object();
@@ -171,7 +116,7 @@ std::string OpenAiAnswers::Events(const OutputDelta& delta) {
   } else {
     choice["text"] = delta.text;
   }
-  choice["logprobs"] = Logprobs(delta);
+  choice["logprobs"] = std::move(logprobs);
   SetFinish(delta, &choice);
   const char* const type = is_chat() ? "chat.completion.chunk" : "text_completion";
   Json event = Envelope(type, Json::array({std::move(choice)}));
@@ -193,7 +138,7 @@ void OpenAiAnswers::Add(const OutputDelta& delta) {
   Count(delta);
   Answer& answer = answers_[delta.answer];
   answer.text += delta.text;
-  AppendLists(Logprobs(delta), &answer.logprobs);
+  AppendLists(Logprobs(delta), &answer.lists);
   SetFinish(delta, &answer.finish);
 }
 
@@ -208,7 +153,7 @@ std::string OpenAiAnswers::Object() {
     } else {
       choice["text"] = std::move(answer.text);
     }
-    choice["logprobs"] = std::move(answer.logprobs);
+    choice["logprobs"] = std::move(answer.lists);
     choice.update(answer.finish);
     choices.push_back(std::move(choice));
   }

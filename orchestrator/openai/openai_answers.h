@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "orchestrator/openai/openai_logprobs.h"
 #include "orchestrator/openai/openai_request.h"
 #include "orchestrator/serve/request_stream.h"
 #include "orchestrator/serve/served_model.h"
@@ -43,20 +44,17 @@ class OpenAiAnswers {
   [[nodiscard]] Json Usage() const;
   // Sets how an answer ended; null before its end.
   void SetFinish(const OutputDelta& delta, Json* choice) const;
-  // The log-probabilities of a delta; null if they are not wanted.
+  // The log-probabilities that are due with a delta; null if they are not wanted.
   [[nodiscard]] Json Logprobs(const OutputDelta& delta);
-  [[nodiscard]] Json ChatLogprobs(const OutputDelta& delta) const;
-  [[nodiscard]] Json CompletionLogprobs(const OutputDelta& delta);
-  [[nodiscard]] std::string TextOf(TokenId token) const;
   // Records that `delta` has been sent.
   void Count(const OutputDelta& delta);
 
   struct Answer {
     bool has_begun = false;
-    int64_t characters = 0;  // The length of its tokens so far, for text_offset.
-    std::string text;
-    Json logprobs;  // Null, or the lists so far.
-    Json finish;
+    OpenAiLogprobs logprobs;
+    std::string text = {};
+    Json lists = {};  // Null, or the lists of log-probabilities so far.
+    Json finish = {};
   };
 
   const OpenAiRequest& request_;

@@ -173,10 +173,12 @@ v1::GenerateResponse DeltaEvent(const OutputDelta& delta, const v1::OutputOption
       v1::TokenLogprobs& logprobs = *event.mutable_delta()->add_logprobs();
       logprobs.set_token_id(delta.tokens[i]);
       logprobs.set_logprob(delta.logprobs[i].chosen);
+      logprobs.set_bytes(std::string(tokenizer.TokenBytes(delta.tokens[i])));
       for (const auto& [token, value] : delta.logprobs[i].top) {
         v1::TokenLogprobs::Entry& entry = *logprobs.add_top();
         entry.set_token_id(token);
         entry.set_logprob(value);
+        entry.set_bytes(std::string(tokenizer.TokenBytes(token)));
       }
     }
   }
@@ -196,8 +198,11 @@ v1::GenerateResponse FinishedEvent(int answer, const OutputEnd& end,
   v1::Finished& finished = *event.mutable_finished();
   finished.set_answer(answer);
   finished.set_reason(ReasonOf(end.reason));
-  if (!end.stop_string.empty()) finished.set_stop_string(end.stop_string);
-  if (end.stop_token) finished.set_stop_token_id(*end.stop_token);
+  if (!end.stop_string.empty()) {
+    finished.set_stop_string(end.stop_string);
+  } else if (end.stop_token) {
+    finished.set_stop_token_id(*end.stop_token);
+  }
   finished.mutable_usage()->set_prompt_tokens(end.prompt_tokens);
   finished.mutable_usage()->set_completion_tokens(end.completion_tokens);
   finished.mutable_usage()->set_cached_prompt_tokens(end.cached_prompt_tokens);

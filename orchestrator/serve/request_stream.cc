@@ -15,7 +15,7 @@ void Append(std::vector<Item>&& from, std::vector<Item>& to) {
 }
 
 // Bytes of parts of a message, roughly.
-constexpr size_t kTokenBytes = 5, kLogprobBytes = 16, kCycleBytes = 160, kNodeBytes = 48;
+constexpr size_t kTokenBytes = 5, kLogprobBytes = 32, kCycleBytes = 160, kNodeBytes = 48;
 
 // The approximate size of the message of `delta`.
 size_t MessageBytes(const OutputDelta& delta) {

@@ -78,7 +78,7 @@ MAY_INCLUDE = {
                            "orchestrator/cycle", "orchestrator/policy", "orchestrator/prior",
                            "orchestrator/remote", "orchestrator/text", "protos/bastion/v1"],
     "orchestrator/openai": ["common/base", "common/http", "common/hub", "common/telemetry",
-                            "orchestrator/serve", "protos/bastion/v1"],
+                            "orchestrator/serve", "orchestrator/text", "protos/bastion/v1"],
     "orchestrator/program": [*_DATA, "common/hub", "common/prior", "common/telemetry", "common/wire",
                              "orchestrator/cycle", "orchestrator/openai", "orchestrator/policy",
                              "orchestrator/prior", "orchestrator/remote", "orchestrator/serve"],

@@ -38,6 +38,7 @@ class Started:
 class TopLogprob:
     token_id: int
     logprob: float
+    bytes: bytes  # See TokenLogprobs.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +47,8 @@ class TokenLogprobs:
     token_id: int
     logprob: float
     top: Tuple[TopLogprob, ...]  # The most probable tokens, in descending order.
+    # What the token adds to the text. Joined, the bytes of all tokens spell the text.
+    bytes: bytes
 
 
 @dataclasses.dataclass(frozen=True)

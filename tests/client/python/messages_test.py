@@ -66,7 +66,8 @@ class MessagesTest(unittest.TestCase):
         message = api.Delta(text='a', token_ids=[1, 2], answer=3)
         message.cycles.add(nodes=4, share=0.5, budget_reason='cost').verify.FromNanoseconds(1500)
         message.cycles.add().verified_tree.nodes.add(parent=0, source=api.NODE_SOURCE_TABLE)
-        message.logprobs.add(token_id=1, logprob=-0.5).top.add(token_id=9, logprob=-0.25)
+        token = message.logprobs.add(token_id=1, logprob=-0.5, bytes=b'\xf0')
+        token.top.add(token_id=9, logprob=-0.25, bytes=b'a')
         delta = _messages.parse(results.Delta, message)
         self.assertEqual((delta.text, delta.token_ids, delta.answer), ('a', (1, 2), 3))
         first, second = delta.cycles
@@ -75,7 +76,7 @@ class MessagesTest(unittest.TestCase):
         self.assertIsNone(first.verified_tree)
         self.assertIs(second.verified_tree.nodes[0].source, results.NodeSource.TABLE)
         self.assertEqual(delta.logprobs, (results.TokenLogprobs(
-            token_id=1, logprob=-0.5, top=(results.TopLogprob(9, -0.25),)),))
+            token_id=1, logprob=-0.5, top=(results.TopLogprob(9, -0.25, b'a'),), bytes=b'\xf0'),))
 
     def test_an_unset_choice_differs_from_an_empty_one(self):
         for message, expected in ((api.Finished(), (None, None)),

@@ -86,6 +86,14 @@ TEST(TokenizerTest, EncodesAndDecodesSpecialTokens) {
   EXPECT_EQ(*ByteLevel().Decode(*ids, false), "<|im_start|>a<|im_end|>");
 }
 
+TEST(TokenizerTest, KnowsTheBytesOfEachToken) {
+  for (TokenId byte = 0; byte < 256; ++byte) {
+    EXPECT_EQ(ByteLevel().TokenBytes(byte), std::string(1, static_cast<char>(byte)));
+  }
+  EXPECT_EQ(ByteLevel().TokenBytes(*ByteLevel().Find("th")), "th");
+  for (const TokenId id : {kImEnd, -1, 1 << 20}) EXPECT_EQ(ByteLevel().TokenBytes(id), "");
+}
+
 TEST(TokenizerTest, FindsSpecialTokensInATextWhereverTheyAre) {
   EXPECT_EQ(*ByteLevel().FindSpecial("a<|im_end|><|im_start|>b"), "<|im_start|>");
   for (const char* text : {"", "a", "<|im_end", "<|nothing|>"}) {

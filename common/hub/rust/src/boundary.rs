@@ -35,6 +35,12 @@ pub struct Bytes {
     size: usize,
 }
 
+impl From<&[u8]> for Bytes {
+    fn from(bytes: &[u8]) -> Bytes {
+        Bytes { data: bytes.as_ptr(), size: bytes.len() }
+    }
+}
+
 impl Bytes {
     /// # Safety
     /// `data` points to `size` bytes that outlive the call.

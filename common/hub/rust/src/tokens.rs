@@ -184,6 +184,14 @@ pub unsafe extern "C" fn bastion_hub_tokenizer_longest_token(
 }
 
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn bastion_hub_tokenizer_token_bytes(
+    handle: *const Handle,
+    id: u32,
+) -> Bytes {
+    unsafe { (*handle).continuation(id) }.into()
+}
+
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn bastion_hub_tokenizer_encode(
     handle: *const Handle,
     text: Bytes,
