@@ -184,7 +184,12 @@ OutputEnd LiveRequest::End() const {
   OutputEnd end;
   end.reason = sequence_->reason();
   end.stop_string = stops_.match();
-  if (end.reason == FinishReason::kStopToken) end.stop_token = sequence_->output().back();
+  if (end.reason == FinishReason::kStopToken) {
+    end.stop_token = sequence_->output().back();
+    for (const auto& [token, text] : request_->special_stops) {
+      if (token == *end.stop_token) end.stop_string = text;
+    }
+  }
   end.prompt_tokens = static_cast<int>(request_->decode.prompt.size());
   end.completion_tokens = static_cast<int>(sequence_->output().size());
   end.cached_prompt_tokens = sequence_->reused_prompt_tokens();

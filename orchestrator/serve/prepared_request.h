@@ -3,6 +3,8 @@
 #define BASTION_ORCHESTRATOR_SERVE_PREPARED_REQUEST_H_
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "common/telemetry/trace_context.h"
@@ -12,11 +14,16 @@
 
 namespace bastion {
 
+// Stop strings that are special tokens, with their ids.
+using SpecialStops = std::vector<std::pair<TokenId, std::string>>;
+
 struct PreparedRequest {
   std::string request_id;  // Empty: the service generates one.
   DecodeRequest decode;    // The scheduler sets its id.
   Policy policy;
   StopStrings stops;
+  // decode.stop_tokens has them too.
+  SpecialStops special_stops = {};
   // decode.max_tokens is the rest of the context, because the client set none.
   bool default_max_tokens = false;
   int answers = 1;  // Answers to this prompt.

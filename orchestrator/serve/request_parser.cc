@@ -3,14 +3,18 @@
 #include <google/protobuf/util/json_util.h>
 
 #include <algorithm>
+#include <limits>
+#include <optional>
 
 #include "absl/random/random.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "common/base/check.h"
 #include "common/base/status.h"
 #include "orchestrator/serve/error_details.h"
 #include "orchestrator/serve/request_id.h"
+#include "orchestrator/serve/stop_conditions.h"
 
 namespace bastion {
 namespace {
@@ -22,9 +26,6 @@ constexpr size_t kMaxPolicyBytes = 256;
 constexpr int kMaxMessages = 1024;
 constexpr size_t kMaxRoleBytes = 64;
 constexpr size_t kMaxTemplateArgsBytes = 16 << 10;
-constexpr int kMaxStops = 16;
-constexpr size_t kMaxStopBytes = 1024;
-constexpr int kMaxStopTokens = 1024;
 constexpr int kMaxBiases = 1024;
 constexpr uint32_t kMaxLogprobs = 100;
 constexpr size_t kMaxConstraintBytes = 64 << 10;
@@ -40,25 +41,12 @@ constexpr size_t kDroppedBytes = 4;
 constexpr size_t kTokenIdBytes = 5;
 // Room for all other fields of a request.
 constexpr size_t kOtherBytes = 96 << 10;
+// Below these values, the most likely token is chosen anyway.
+constexpr float kMinTemperature = 1e-5f;
+constexpr float kMinTopP = std::numeric_limits<float>::min();
 // Strings of clients, and the complaints of chat templates, are cut to this length in messages.
 constexpr size_t kMaxQuotedBytes = 64;
 constexpr size_t kMaxComplaintBytes = 512;
-
-// FieldError if a list or a string is larger than allowed. `unit` is what is counted.
-absl::Status CheckSize(absl::string_view field, size_t size, size_t max, absl::string_view unit) {
-  if (size <= max) return absl::OkStatus();
-  return FieldError(field,
-                    absl::StrCat("has ", size, " ", unit, "; at most ", max, " are allowed"));
-}
-
-absl::Status CheckStopBounds(const v1::StopConditions& stop) {
-  RETURN_IF_ERROR(CheckSize("stop.stop", stop.stop_size(), kMaxStops, "strings"));
-  for (int i = 0; i < stop.stop_size(); ++i) {
-    RETURN_IF_ERROR(
-        CheckSize(absl::StrCat("stop.stop[", i, "]"), stop.stop(i).size(), kMaxStopBytes, "bytes"));
-  }
-  return CheckSize("stop.stop_token_ids", stop.stop_token_ids_size(), kMaxStopTokens, "tokens");
-}
 
 // The sampling parameter that `complaint` names first.
 absl::Status SamplingError(const absl::Status& complaint) {
@@ -66,6 +54,16 @@ absl::Status SamplingError(const absl::Status& complaint) {
   const size_t end = std::min(message.find_first_of(" :"), message.size());
   return FieldError(absl::StrCat("sampling.", message.substr(0, end)),
                     absl::StripLeadingAsciiWhitespace(absl::StripPrefix(message.substr(end), ":")));
+}
+
+// The error of a prompt that cannot become tokens, whatever the cause is: the client cannot do
+// better by trying again.
+absl::Status PromptError(absl::string_view field, const absl::Status& status) {
+  if (absl::IsInvalidArgument(status)) {
+    return FieldError(field, ShortenedToBytes(status.message(), kMaxComplaintBytes));
+  }
+  LOG(ERROR) << field << " cannot become tokens: " << status;
+  return FieldError(field, "cannot become tokens");
 }
 
 // The text of a conversation.
@@ -86,9 +84,7 @@ absl::StatusOr<std::string> RenderChat(const hub::ChatTemplate& chat_template,
   }
   absl::StatusOr<std::string> text =
       chat_template.Render(messages, /*add_generation_prompt=*/true, arguments);
-  if (absl::IsInvalidArgument(text.status())) {
-    return FieldError("chat", ShortenedToBytes(text.status().message(), kMaxComplaintBytes));
-  }
+  if (!text.ok()) return PromptError("chat", text.status());
   return text;
 }
 
@@ -207,8 +203,13 @@ absl::StatusOr<std::vector<TokenId>> RequestParser::Encode(absl::string_view fie
                                                            const std::string& text,
                                                            bool add_special) const {
   absl::StatusOr<std::vector<TokenId>> ids = model_->tokenizer.Encode(text, add_special);
-  if (absl::IsInvalidArgument(ids.status())) return FieldError(field, ids.status().message());
-  return ids;
+  if (!ids.ok()) return PromptError(field, ids.status());
+  const auto is_outside = [&](TokenId id) { return id >= model_->config.dims.vocabulary; };
+  const auto outside = std::find_if(ids->begin(), ids->end(), is_outside);
+  if (outside == ids->end()) return ids;
+  return FieldError(
+      field, absl::StrCat("has the token ", *outside, ", which is outside the vocabulary of ",
+                          model_->config.dims.vocabulary));
 }
 
 absl::StatusOr<std::vector<TokenId>> RequestParser::ParsePrompt(
@@ -254,7 +255,9 @@ absl::StatusOr<SamplingParams> RequestParser::ParseSampling(
   SamplingParams params;
   params.temperature = sampling.temperature();
   params.top_k = sampling.top_k();
-  if (sampling.has_top_p()) params.top_p = sampling.top_p();
+  if (params.temperature > 0) params.temperature = std::max(params.temperature, kMinTemperature);
+  // 0 is in OpenAI's range: only the most likely token remains.
+  if (sampling.has_top_p()) params.top_p = sampling.top_p() == 0 ? kMinTopP : sampling.top_p();
   params.min_p = sampling.min_p();
   if (sampling.has_repetition_penalty()) params.repetition_penalty = sampling.repetition_penalty();
   params.presence_penalty = sampling.presence_penalty();
@@ -270,52 +273,6 @@ absl::StatusOr<SamplingParams> RequestParser::ParseSampling(
     params.seed = absl::Uniform<uint64_t>(bits);
   }
   return params;
-}
-
-absl::Status RequestParser::SetLimits(const v1::StopConditions& stop,
-                                      DecodeRequest& request) const {
-  const int context = model_->config.max_positions;
-  const int prompt = static_cast<int>(request.prompt.size());
-  if (prompt == 0) return FieldError("prompt", "is empty");
-  if (prompt >= context) {
-    return FieldError("prompt", absl::StrCat("has ", prompt,
-                                             " tokens, which leaves no room for an answer in "
-                                             "the context of ",
-                                             context));
-  }
-  if (stop.has_max_tokens() && stop.max_tokens() == 0) {
-    return FieldError("stop.max_tokens", "is 0; it must be at least 1");
-  }
-  const int room = context - prompt;
-  request.max_tokens =
-      stop.has_max_tokens() ? static_cast<int>(std::min<uint32_t>(stop.max_tokens(), room)) : room;
-  for (const TokenId id : stop.stop_token_ids()) {
-    if (id < 0 || id >= model_->config.dims.vocabulary) {
-      return FieldError("stop.stop_token_ids",
-                        absl::StrCat("id ", id, " is outside the vocabulary of ",
-                                     model_->config.dims.vocabulary));
-    }
-    request.stop_tokens.insert(id);
-  }
-  if (!stop.ignore_eos()) {
-    request.stop_tokens.insert(model_->config.special.eos.begin(),
-                               model_->config.special.eos.end());
-  }
-  if (stop.min_tokens() > static_cast<uint32_t>(request.max_tokens)) {
-    return FieldError("stop.min_tokens",
-                      absl::StrCat(stop.min_tokens(), " is more than the maximum answer length of ",
-                                   request.max_tokens));
-  }
-  request.sampling.prompt_tokens = prompt;
-  request.sampling.min_tokens = static_cast<int>(stop.min_tokens());
-  if (request.sampling.min_tokens > 0) {
-    if (static_cast<int>(request.stop_tokens.size()) >= model_->config.dims.vocabulary) {
-      return FieldError("stop.stop_token_ids",
-                        "has every token, so that no token can come before stop.min_tokens");
-    }
-    request.sampling.stop_tokens.assign(request.stop_tokens.begin(), request.stop_tokens.end());
-  }
-  return absl::OkStatus();
 }
 
 absl::Status RequestParser::SetShare(const v1::GenerateRequest& request,
@@ -384,12 +341,15 @@ absl::StatusOr<PreparedRequest> RequestParser::ParseText(const v1::GenerateReque
   absl::StatusOr<StopStrings> stops =
       StopStrings::Create({request.stop().stop().begin(), request.stop().stop().end()});
   if (!stops.ok()) return FieldError("stop.stop", stops.status().message());
+  ASSIGN_OR_RETURN(SpecialStops special_stops, FindSpecialStops(request.stop(), model_->tokenizer));
+  for (const auto& [token, text] : special_stops) decode.stop_tokens.insert(token);
   ASSIGN_OR_RETURN(decode.prompt, ParsePrompt(request));
-  RETURN_IF_ERROR(SetLimits(request.stop(), decode));
+  RETURN_IF_ERROR(SetLimits(request.stop(), model_->config, decode));
   return PreparedRequest{request.request_id(),
                          std::move(decode),
                          std::move(policy),
                          *std::move(stops),
+                         std::move(special_stops),
                          !request.stop().has_max_tokens(),
                          static_cast<int>(AnswersPerPrompt(request)),
                          std::string(client)};

@@ -42,8 +42,8 @@ struct ParserOptions {
 
 class RequestParser {
  public:
-  // The answers that a call may ask for.
-  static constexpr uint32_t kMaxAnswers = 64;
+  // The answers that a call may ask for: as many as in OpenAI's API.
+  static constexpr uint32_t kMaxAnswers = 128;
   // The answers to each prompt of a call.
   [[nodiscard]] static uint32_t AnswersPerPrompt(const v1::GenerateRequest& request) {
     return request.has_n() ? request.n() : 1;
@@ -94,9 +94,6 @@ class RequestParser {
       const v1::GenerateRequest& request) const;
   [[nodiscard]] absl::StatusOr<SamplingParams> ParseSampling(
       const v1::SamplingParams& sampling) const;
-  // Sets max_tokens and the stop conditions of `request`, whose prompt is already set.
-  [[nodiscard]] absl::Status SetLimits(const v1::StopConditions& stop,
-                                       DecodeRequest& request) const;
   // Sets the request's share of the server: its weight, its latency target and the limits of its
   // trees.
   [[nodiscard]] absl::Status SetShare(const v1::GenerateRequest& request,

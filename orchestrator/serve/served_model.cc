@@ -16,6 +16,15 @@ std::string ModelName(const std::string& folder) {
   return (path.extension() == ".gguf" ? path.stem() : path.filename()).string();
 }
 
+absl::Status CheckVocabulary(const hub::Tokenizer& tokenizer, int vocabulary) {
+  const TokenId last = tokenizer.vocabulary() - 1;
+  if (last < vocabulary) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "tokenizer.json has the token ", last, " (\"", tokenizer.Decode({last}, false).value_or(""),
+      "\"), but vocab_size in config.json is ", vocabulary,
+      "; use the tokenizer that belongs to the model, or remove the token"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ServedModel>> ServedModel::Load(const std::string& folder) {
@@ -25,6 +34,7 @@ absl::StatusOr<std::unique_ptr<ServedModel>> ServedModel::Load(const std::string
         absl::StrCat(folder, " contains a drafter; use the folder of the target model"));
   }
   ASSIGN_OR_RETURN(hub::Tokenizer tokenizer, hub::Tokenizer::Load(folder));
+  RETURN_IF_ERROR(Annotate(CheckVocabulary(tokenizer, config.dims.vocabulary), folder));
   const std::string name = ModelName(folder);
   auto model = std::unique_ptr<ServedModel>(
       new ServedModel{name, std::move(config), std::move(tokenizer), std::nullopt});

@@ -79,6 +79,8 @@ TEST(GenerationEventsTest, ADeltaContainsTheRequestedFields) {
   EXPECT_EQ(full.delta().logprobs(0).top(1).token_id(), 8);
   EXPECT_EQ(full.delta().logprobs(0).top(1).logprob(), -1.5f);
   EXPECT_EQ(full.delta().logprobs(1).token_id(), 9);
+  EXPECT_EQ(full.delta().logprobs(0).bytes(), Tokens().TokenBytes(7));
+  EXPECT_EQ(full.delta().logprobs(0).top(1).bytes(), Tokens().TokenBytes(8));
   ASSERT_EQ(full.delta().cycles_size(), 2);
   const v1::CycleReport& cycle = full.delta().cycles(0);
   EXPECT_EQ(cycle.nodes(), 4u);
@@ -133,6 +135,8 @@ TEST(GenerationEventsTest, FinishedReportsTheStopCondition) {
   end.stop_token = 3;
   EXPECT_EQ(FinishedEvent(2, end, {}).finished().reason(), v1::FINISH_REASON_STOP);
   EXPECT_EQ(FinishedEvent(2, end, {}).finished().stop_token_id(), 3);
+  end.stop_string = "<|im_end|>";  // A stop string that is the token.
+  EXPECT_EQ(FinishedEvent(2, end, {}).finished().stop_string(), "<|im_end|>");
   end.reason = FinishReason::kStopString;
   end.stop_token.reset();
   end.stop_string = "\n\n";

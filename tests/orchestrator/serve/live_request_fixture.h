@@ -30,6 +30,7 @@ struct RequestSpec {
   int answers = 1;
   TraceContext trace = {};
   std::shared_ptr<const TokenConstraint> constraint = nullptr;
+  SpecialStops special_stops = {};
 };
 
 class RequestMaker {
@@ -46,6 +47,8 @@ class RequestMaker {
     request.decode.weight = spec.priority / 10.0;
     request.decode.latency_target = spec.latency_target;
     request.decode.constraint = spec.constraint;
+    request.special_stops = spec.special_stops;
+    for (const auto& [token, text] : spec.special_stops) request.decode.stop_tokens.insert(token);
     request.default_max_tokens = spec.default_max_tokens;
     request.answers = spec.answers;
     request.trace = spec.trace;

@@ -117,15 +117,75 @@ TEST_F(RequestBoundsTest, SpecialTokensInTextsAreRefusedIfTheServerSaysSo) {
   EXPECT_TRUE(strict.Parse(request_).ok());
 }
 
-// Logits divided by such a temperature overflow: the wrong token was chosen.
-TEST_F(RequestBoundsTest, RefusesTemperaturesThatOverflow) {
-  for (const float temperature : {1e-40f, 1e-38f, 9e-6f}) {
+// Logits divided by a smaller temperature overflow: the wrong token was chosen.
+TEST_F(RequestBoundsTest, TheLowestTemperatureDoesNotOverflow) {
+  for (const float temperature : {1e-40f, 1e-38f, 1e-8f, 9e-6f, 1e-5f}) {
     request_.mutable_sampling()->set_temperature(temperature);
-    ExpectRefused("sampling.temperature");
+    ASSERT_TRUE(Parse().ok()) << temperature;
+    EXPECT_EQ(Parse()->decode.sampling.temperature, 1e-5f) << temperature;
   }
-  for (const float temperature : {0.0f, 1e-5f}) {
-    request_.mutable_sampling()->set_temperature(temperature);
-    EXPECT_TRUE(Parse().ok()) << temperature;
+  request_.mutable_sampling()->set_temperature(0);
+  EXPECT_EQ(Parse()->decode.sampling.temperature, 0);
+}
+
+TEST_F(RequestBoundsTest, TopPMayBeZero) {
+  request_.mutable_sampling()->set_temperature(0.7f);
+  request_.mutable_sampling()->set_top_p(0);
+  ASSERT_TRUE(Parse().ok()) << Parse().status();
+  EXPECT_GT(Parse()->decode.sampling.top_p, 0);
+  EXPECT_LT(Parse()->decode.sampling.top_p, 1e-30f);
+}
+
+TEST_F(RequestBoundsTest, AStopStringMayBeASpecialToken) {
+  request_.mutable_stop()->add_stop("x");
+  request_.mutable_stop()->add_stop("<|im_end|>");
+  request_.mutable_stop()->set_ignore_eos(true);
+  const auto parsed = Parse();
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_THAT(parsed->special_stops,
+              ::testing::ElementsAre(::testing::Pair(testing::kImEnd, "<|im_end|>")));
+  EXPECT_THAT(parsed->decode.stop_tokens, ::testing::ElementsAre(testing::kImEnd));
+  // The text of a special token is not part of an answer, so these would never match.
+  for (const char* stop : {"<|im_end|>\n", "a<|im_end|>", "<|im_end|><|im_end|>"}) {
+    request_.mutable_stop()->set_stop(1, stop);
+    ExpectRefused("stop.stop[1]");
+    ExpectRefused("stop_token_ids");
+  }
+  request_.mutable_stop()->set_stop(1, "<|im_end");
+  EXPECT_THAT(Parse()->special_stops, ::testing::IsEmpty());
+}
+
+// The post-processor of a tokenizer may add any ids.
+TEST_F(RequestBoundsTest, TokensOutsideTheVocabularyAreRefusedByName) {
+  nlohmann::json tokenizer = testing::ByteLevelTokenizerJson();
+  tokenizer["post_processor"] = {
+      {"type", "TemplateProcessing"},
+      {"single",
+       {{{"SpecialToken", {{"id", "<x>"}, {"type_id", 0}}}},
+        {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}}},
+      {"pair", nlohmann::json::array()},
+      {"special_tokens", {{"<x>", {{"id", "<x>"}, {"ids", {5000}}, {"tokens", {"<x>"}}}}}}};
+  folder_.Write("tokenizer.json", tokenizer.dump());
+  auto model = ServedModel::Load(folder_.path());
+  ASSERT_TRUE(model.ok()) << model.status();
+  const RequestParser parser(model->get(), *Policy::Parse("ar"));
+  request_.set_text("a");
+  const absl::Status status = parser.Parse(request_).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("text: has the token 5000"));
+}
+
+TEST_F(RequestBoundsTest, ATokenizerWithMoreTokensThanTheModelIsRefused) {
+  nlohmann::json tokenizer = testing::ByteLevelTokenizerJson();
+  nlohmann::json added = tokenizer["added_tokens"].back();
+  added["id"] = testing::kByteLevelVocabulary;
+  added["content"] = "<tool>";
+  tokenizer["added_tokens"].push_back(added);
+  folder_.Write("tokenizer.json", tokenizer.dump());
+  const absl::Status status = ServedModel::Load(folder_.path()).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  for (const char* part : {"token 267", "<tool>", "vocab_size", "267"}) {
+    EXPECT_THAT(std::string(status.message()), HasSubstr(part));
   }
 }
 

@@ -111,7 +111,7 @@ TEST_F(RequestIntakeTest, ACallWithMorePromptsThanTheQueueHoldsIsNotToldToRetry)
 
 TEST_F(RequestIntakeTest, AnErrorOfAFieldIsForClients) {
   Serve();
-  request_.set_n(65);
+  request_.set_n(129);
   const absl::Status refused = intake_->Enter(request_, {}).status();
   EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
   EXPECT_TRUE(IsForClient(refused));

@@ -140,7 +140,6 @@ TEST_F(RequestParserTest, ErrorsNameTheSamplingFieldThatIsOutOfRange) {
     refuse("sampling.presence_penalty", [&](Sampling& s) { s.set_presence_penalty(bad); });
     refuse("sampling.frequency_penalty", [&](Sampling& s) { s.set_frequency_penalty(bad); });
   }
-  refuse("sampling.top_p", [](Sampling& s) { s.set_top_p(0); });
   refuse("sampling.repetition_penalty", [](Sampling& s) { s.set_repetition_penalty(0); });
   refuse("sampling.top_k", [](Sampling& s) { s.set_top_k(-1); });
   refuse("sampling.logit_bias", [](Sampling& s) { (*s.mutable_logit_bias())[3] = NAN; });
@@ -319,12 +318,12 @@ TEST_F(RequestParserTest, ALengthThatTheClientSetsIsNotADefault) {
   EXPECT_FALSE(parsed->default_max_tokens);
 }
 
-TEST_F(RequestParserTest, ARequestHasOneTo64Answers) {
+TEST_F(RequestParserTest, ARequestHasOneTo128Answers) {
   EXPECT_EQ(Parse()->answers, 1);
-  request_.set_n(64);
-  EXPECT_EQ(Parse()->answers, 64);
-  request_.set_n(65);
-  ExpectRefused("n: 65 is out of range; use 1 to 64");
+  request_.set_n(128);
+  EXPECT_EQ(Parse()->answers, 128);
+  request_.set_n(129);
+  ExpectRefused("n: 129 is out of range; use 1 to 128");
   request_.set_n(0);
   ExpectRefused("n: 0 is out of range");
 }

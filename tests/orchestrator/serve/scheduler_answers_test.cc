@@ -52,6 +52,19 @@ class SchedulerAnswersTest : public testing::SchedulerTest {
   }
 };
 
+TEST_F(SchedulerAnswersTest, AStopStringThatIsATokenIsNamed) {
+  StartAndAwaitReady();
+  RequestSpec spec;
+  const TokenId third = ToyText(spec.prompt, {}, 3).back();
+  spec.special_stops = {{third, "<|stop|>"}};
+  const Answers answers = Run(spec);
+  ASSERT_TRUE(answers.status.ok()) << answers.status;
+  EXPECT_EQ(answers.tokens[0].back(), third);
+  EXPECT_LE(answers.tokens[0].size(), 3u);
+  EXPECT_EQ(answers.ends[0].reason, FinishReason::kStopToken);
+  EXPECT_EQ(answers.ends[0].stop_string, "<|stop|>");
+}
+
 TEST_F(SchedulerAnswersTest, ThePromptIsPrefilledOnce) {
   StartAndAwaitReady();
   for (const char* policy : {"ar", "fixed:16"}) {
