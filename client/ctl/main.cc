@@ -45,7 +45,7 @@ ABSL_FLAG(std::string, sampling, "",
           "Further sampling parameters, e.g. \"top_k=40,top_p=0.9,repetition_penalty=1.1\".");
 ABSL_FLAG(std::string, policy, "",
           "Speculation policy, e.g. adaptive, fixed:16 or ar. Empty: the server's default.");
-ABSL_FLAG(uint32_t, n, 1, "Number of answers of generate to the prompt, at most 64.");
+ABSL_FLAG(uint32_t, n, 1, "Number of answers of generate to the prompt, at most 128.");
 ABSL_FLAG(std::string, cache_salt, "",
           "Share the memory of equal prompt beginnings only with requests of the same salt.");
 ABSL_FLAG(std::string, json_schema, "", "JSON schema of the answer.");

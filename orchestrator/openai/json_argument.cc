@@ -1,9 +1,12 @@
 #include "orchestrator/openai/json_argument.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
+#include <optional>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "orchestrator/serve/error_details.h"
@@ -18,6 +21,72 @@ constexpr int kMaxDepth = 64;
 constexpr size_t kMaxNameBytes = 64;
 // Names of one object. Each is compared with those before it.
 constexpr int kMaxNames = 1024;
+// Bytes of the body and of the parser's reason that an error shows.
+constexpr size_t kMaxShownBytes = 200;
+
+// The integer in `value`; nullopt if it is none, or none of 64 bits.
+std::optional<int64_t> IntegerOf(const json& value) {
+  constexpr double kLimit = 9223372036854775808.0;  // 2^63
+  if (value.is_number_unsigned() &&
+      value.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+    return std::nullopt;
+  }
+  if (value.is_number_integer()) return value.get<int64_t>();
+  if (!value.is_number_float()) return std::nullopt;
+  const double number = value.get<double>();
+  if (std::trunc(number) != number || number < -kLimit || number >= kLimit) return std::nullopt;
+  return static_cast<int64_t>(number);
+}
+
+// Finds where and why a text is not JSON.
+class ErrorFinder : public nlohmann::json_sax<json> {
+ public:
+  explicit ErrorFinder(absl::string_view text) : text_(text) {}
+
+  // E.g. "line 1, column 19: …". Empty if the text is JSON.
+  [[nodiscard]] const std::string& error() const { return error_; }
+
+  bool parse_error(size_t position, const std::string& token,
+                   const nlohmann::json::exception& error) override {
+    // The parser has read `position` bytes; at the end, one more than there are.
+    const size_t last = std::max<size_t>(position, 1) - 1;
+    const absl::string_view before = text_.substr(0, last);
+    const size_t line_break = before.rfind('\n');
+    const size_t line_start = line_break == absl::string_view::npos ? 0 : line_break + 1;
+    error_ = absl::StrCat("line ", 1 + std::count(before.begin(), before.end(), '\n'), ", column ",
+                          last - line_start + 1, ": ", Reason(error.what(), token));
+    return false;
+  }
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(int64_t) override { return true; }
+  bool number_unsigned(uint64_t) override { return true; }
+  bool number_float(double, const std::string&) override { return true; }
+  bool string(std::string&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(size_t) override { return true; }
+  bool key(std::string&) override { return true; }
+  bool end_object() override { return true; }
+  bool start_array(size_t) override { return true; }
+  bool end_array() override { return true; }
+
+ private:
+  // The reason in a message of the parser: "… - REASON; last read: …".
+  static std::string Reason(absl::string_view message, const std::string& token) {
+    message = message.substr(0, message.find("; last read"));
+    const size_t start = message.find(" - ");
+    if (start != absl::string_view::npos) message.remove_prefix(start + 3);
+    if (absl::StrContains(message, "surrogate")) return "a surrogate without its pair";
+    if (absl::StrContains(message, "overflow")) {
+      return absl::StrCat("the number ", ShortenedToBytes(token, kMaxShownBytes),
+                          " is out of range");
+    }
+    return ShortenedToBytes(message, kMaxShownBytes);
+  }
+
+  const absl::string_view text_;
+  std::string error_;
+};
 
 }  // namespace
 
@@ -43,11 +112,8 @@ absl::StatusOr<float> JsonArgument::Float() const {
 }
 
 absl::StatusOr<int64_t> JsonArgument::Integer(int64_t least, int64_t most) const {
-  const bool fits =
-      value_.is_number_integer() && !(value_.is_number_unsigned() &&
-                                      value_.get<uint64_t>() > std::numeric_limits<int64_t>::max());
-  const int64_t number = fits ? value_.get<int64_t>() : 0;
-  if (fits && number >= least && number <= most) return number;
+  const std::optional<int64_t> number = IntegerOf(value_);
+  if (number && *number >= least && *number <= most) return *number;
   return Error(absl::StrCat("must be an integer from ", least, " to ", most));
 }
 
@@ -96,8 +162,15 @@ absl::StatusOr<json> ParseJsonObject(const std::string& body) {
     return ForClient(absl::InvalidArgumentError(
         absl::StrCat("the body has more than ", kMaxDepth, " levels of lists and objects")));
   }
+  if (parsed.is_discarded()) {
+    ErrorFinder finder(body);
+    (void)json::sax_parse(body, &finder);
+    return ForClient(
+        absl::InvalidArgumentError(absl::StrCat("the body is not JSON: ", finder.error())));
+  }
   if (!parsed.is_object()) {
-    return ForClient(absl::InvalidArgumentError("the body is not a JSON object"));
+    return ForClient(absl::InvalidArgumentError(
+        absl::StrCat("the body must be a JSON object, but it is of type ", parsed.type_name())));
   }
   return parsed;
 }

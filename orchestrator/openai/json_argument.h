@@ -31,7 +31,7 @@ class JsonArgument {
   [[nodiscard]] absl::StatusOr<bool> Bool() const;
   [[nodiscard]] absl::StatusOr<std::string> String() const;
   [[nodiscard]] absl::StatusOr<float> Float() const;
-  // An integer from `least` to `most`.
+  // An integer from `least` to `most`. As in JSON Schema, 8.0 is one.
   [[nodiscard]] absl::StatusOr<int64_t> Integer(int64_t least, int64_t most) const;
   // The error if the value is another one than `only`, the only one that the server supports.
   [[nodiscard]] absl::Status MustBe(const nlohmann::ordered_json& only) const;
@@ -48,8 +48,9 @@ class JsonArgument {
   const nlohmann::ordered_json& value_;
 };
 
-// The object in the body of a request. INVALID_ARGUMENT, for clients, if it is none, too
-// deep, or if an object in it has too many names.
+// The object in the body of a request. INVALID_ARGUMENT, for clients, if it is none, too deep, or
+// if an object in it has too many names. The error of a text that is not JSON has the reason, the
+// line and the column.
 [[nodiscard]] absl::StatusOr<nlohmann::ordered_json> ParseJsonObject(const std::string& body);
 
 }  // namespace bastion

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "common/base/status.h"
 
 namespace bastion {
@@ -18,6 +19,12 @@ absl::Status SetSchema(const JsonArgument& argument, OpenAiRequest* request) {
   request->generate.mutable_constraint()->set_json_schema(
       value.is_string() ? value.get<std::string>() : value.dump());
   return absl::OkStatus();
+}
+
+// A string in a grammar. Lark quotes strings as JSON does, but also escapes the control character
+// DEL.
+std::string InLark(const json& text) {
+  return absl::StrReplaceAll(text.dump(), {{"\x7F", "\\u007f"}});
 }
 
 }  // namespace
@@ -57,7 +64,7 @@ absl::Status SetStructuredOutputs(const JsonArgument& argument, OpenAiRequest* r
       std::vector<std::string> choices;
       RETURN_IF_ERROR(field.ForEach([&](const JsonArgument& choice) {
         RETURN_IF_ERROR(choice.String().status());
-        choices.push_back(choice.value().dump());  // JSON and Lark quote strings in the same way.
+        choices.push_back(InLark(choice.value()));
         return absl::OkStatus();
       }));
       if (choices.empty()) return field.Error("is empty");

@@ -65,6 +65,9 @@ absl::Status SetMessage(const JsonArgument& argument, v1::ChatMessage* message) 
       ASSIGN_OR_RETURN(*message->mutable_content(), Content(field));
       return absl::OkStatus();
     }
+    if (name == "name") return field.String().status();  // Chat templates do not show it.
+    // What answers have that a client sends back.
+    if (name == "annotations") return field.MustBe(json::array());
     return field.Error("is not a parameter that this server supports");
   }));
   return message->role().empty() ? argument.Error("has no role") : absl::OkStatus();

@@ -45,10 +45,15 @@ absl::Status SetTopK(const JsonArgument& argument, OpenAiRequest* request) {
 }
 
 absl::Status SetSeed(const JsonArgument& argument, OpenAiRequest* request) {
-  const json& value = argument.value();
-  if (!value.is_number_integer()) return argument.Error("must be an integer");
-  const uint64_t seed = value.is_number_unsigned() ? value.get<uint64_t>()
-                                                   : static_cast<uint64_t>(value.get<int64_t>());
+  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  uint64_t seed = 0;
+  if (argument.value().is_number_unsigned()) {
+    seed = argument.value().get<uint64_t>();
+  } else {
+    ASSIGN_OR_RETURN(const int64_t number, argument.Integer(kLeast, kMost));
+    seed = static_cast<uint64_t>(number);
+  }
   request->generate.mutable_sampling()->set_seed(seed);
   return absl::OkStatus();
 }
@@ -143,6 +148,11 @@ absl::Status SetCompletionLogprobs(const JsonArgument& argument, OpenAiRequest* 
   return absl::OkStatus();
 }
 
+// Without `logprobs`, 0 is what the answer has anyway.
+absl::Status SetTopLogprobs(const JsonArgument& argument, OpenAiRequest* request) {
+  return argument.value() == 0 ? absl::OkStatus() : SetCompletionLogprobs(argument, request);
+}
+
 absl::Status SetChatLogprobs(const JsonArgument& argument, OpenAiRequest* request) {
   ASSIGN_OR_RETURN(request->logprobs, argument.Bool());
   return absl::OkStatus();
@@ -195,6 +205,30 @@ absl::Status MustBeEmpty(const JsonArgument& argument, OpenAiRequest*) {
   return argument.MustBe(json::array());
 }
 
+absl::Status MustBeEmptyText(const JsonArgument& argument, OpenAiRequest*) {
+  return argument.MustBe("");
+}
+
+absl::Status MustBeText(const JsonArgument& argument, OpenAiRequest*) {
+  return argument.MustBe(json::array({"text"}));
+}
+
+absl::Status MustBeMedium(const JsonArgument& argument, OpenAiRequest*) {
+  return argument.MustBe("medium");
+}
+
+// The choice among no tools.
+absl::Status SetToolChoice(const JsonArgument& argument, OpenAiRequest*) {
+  if (argument.value() == "auto") return absl::OkStatus();
+  return argument.MustBe("none");
+}
+
+// All answers are kept, so it must be n.
+absl::Status SetBestOf(const JsonArgument& argument, OpenAiRequest* request) {
+  ASSIGN_OR_RETURN(request->best_of, argument.Integer(0, kMaxUint32));
+  return absl::OkStatus();
+}
+
 struct Parameter {
   const char* name;
   Setter set;
@@ -228,24 +262,30 @@ constexpr Parameter kShared[] = {
     {"user", SetUser},
 };
 constexpr Parameter kOfCompletions[] = {
-    {"echo", MustBe<false>},
-    {"logprobs", SetCompletionLogprobs},
-    {"prompt", SetPrompt},
+    {"best_of", SetBestOf}, {"echo", MustBe<false>},     {"logprobs", SetCompletionLogprobs},
+    {"prompt", SetPrompt},  {"suffix", MustBeEmptyText},
 };
 constexpr Parameter kOfChats[] = {
     {"add_generation_prompt", MustBe<true>},
     {"chat_template_kwargs", SetTemplateArguments},
     {"continue_final_message", MustBe<false>},
+    {"function_call", SetToolChoice},
+    {"functions", MustBeEmpty},
     {"logprobs", SetChatLogprobs},
     {"max_completion_tokens", SetMaxCompletionTokens},
     {"messages", SetMessages},
+    {"modalities", MustBeText},
     {"parallel_tool_calls", Ignore},
+    {"prediction", Ignore},
     {"prompt_cache_key", Ignore},
+    {"prompt_cache_retention", Ignore},
     {"safety_identifier", Ignore},
     {"service_tier", Ignore},
     {"store", Ignore},
+    {"tool_choice", SetToolChoice},
     {"tools", MustBeEmpty},
-    {"top_logprobs", SetCompletionLogprobs},
+    {"top_logprobs", SetTopLogprobs},
+    {"verbosity", MustBeMedium},
 };
 
 // The setter of a parameter; null if there is none.
@@ -274,6 +314,10 @@ absl::Status Complete(OpenAiRequest* request) {
       return FieldError("prompt", "is missing");
     }
     const uint64_t n = RequestParser::AnswersPerPrompt(generate);
+    if (request->best_of && *request->best_of != n) {
+      return FieldError("best_of", absl::StrCat("is ", *request->best_of, ", but n is ", n,
+                                                "; this server supports no other value than n"));
+    }
     const uint64_t answers = (1 + request->other_prompts.size()) * n;
     if (!request->other_prompts.empty() && answers > RequestParser::kMaxAnswers) {
       return FieldError("prompt", absl::StrCat(1 + request->other_prompts.size(),

@@ -4,6 +4,8 @@
 #ifndef BASTION_ORCHESTRATOR_OPENAI_OPENAI_REQUEST_H_
 #define BASTION_ORCHESTRATOR_OPENAI_OPENAI_REQUEST_H_
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +30,7 @@ struct OpenAiRequest {
   // ---- until the request is complete ----
   bool logprobs = false;  // The chat asks for log-probabilities.
   bool has_max_completion_tokens = false;
+  std::optional<uint64_t> best_of;
 };
 
 // Parses a body. INVALID_ARGUMENT, for clients, with the name of the parameter if it is unknown,

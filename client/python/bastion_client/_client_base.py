@@ -76,7 +76,7 @@ class ClientBase(Generic[AnswerKind]):
         Args:
           prompt: Text to continue, TokenIds, or ChatMessages.
           constraint: A language that the text belongs to.
-          n: Number of answers, 1 (default) to 64. The prompt is computed once. Answer i is that of
+          n: Number of answers, 1 (default) to 128. The prompt is computed once. Answer i is that of
             a request with the seed sampling.seed + i.
           model: None: the served model.
           priority: Weight from 1 to 100, default 10. Twice the weight gets twice the service while

@@ -6,37 +6,18 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "orchestrator/serve/error_details.h"
+#include "tests/orchestrator/openai/openai_requests.h"
 
 namespace bastion {
 namespace {
 
 using nlohmann::json;
+using testing::Chat;
+using testing::Completion;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing::RefusedParameter;
 using ::testing::UnorderedElementsAre;
-
-OpenAiRequest Parse(OpenAiKind kind, const json& body) {
-  absl::StatusOr<OpenAiRequest> request = ParseOpenAiRequest(kind, body.dump());
-  EXPECT_TRUE(request.ok()) << request.status();
-  return request.ok() ? *std::move(request) : OpenAiRequest{};
-}
-OpenAiRequest Completion(json body) {
-  body.emplace("prompt", "a");
-  return Parse(OpenAiKind::kCompletion, body);
-}
-OpenAiRequest Chat(json body) {
-  body.emplace("messages", json::array({{{"role", "user"}, {"content", "a"}}}));
-  return Parse(OpenAiKind::kChat, body);
-}
-
-// The parameter that the error of `body` names; "" if it names none.
-std::string RefusedParameter(OpenAiKind kind, const std::string& body) {
-  const absl::Status status = ParseOpenAiRequest(kind, body).status();
-  EXPECT_TRUE(absl::IsInvalidArgument(status)) << body << ": " << status;
-  EXPECT_TRUE(IsForClient(status)) << status;
-  const auto problem = FieldProblemOf(status);
-  return problem ? problem->field : "";
-}
 
 TEST(OpenAiRequestTest, SamplingParametersKeepTheirValues) {
   const OpenAiRequest request = Completion({{"temperature", 0.5},
@@ -222,9 +203,9 @@ TEST(OpenAiRequestTest, MalformedCompletionsAreRefusedByName) {
   EXPECT_EQ(RefusedParameter(OpenAiKind::kCompletion, R"({"prompt": []})"), "prompt");
   EXPECT_EQ(RefusedParameter(OpenAiKind::kCompletion, R"({"prompt": ["a", 1]})"), "prompt[1]");
   EXPECT_EQ(RefusedParameter(OpenAiKind::kCompletion, R"({"prompt": ["a", []]})"), "prompt[1]");
-  EXPECT_EQ(RefusedParameter(OpenAiKind::kCompletion, R"({"prompt": ["a", "b"], "n": 33})"),
+  EXPECT_EQ(RefusedParameter(OpenAiKind::kCompletion, R"({"prompt": ["a", "b"], "n": 65})"),
             "prompt");
-  const json many = {{"prompt", std::vector<std::string>(65, "a")}};
+  const json many = {{"prompt", std::vector<std::string>(129, "a")}};
   EXPECT_EQ(RefusedParameter(OpenAiKind::kCompletion, many.dump()), "prompt");
   EXPECT_EQ(RefusedParameter(OpenAiKind::kCompletion, R"({"prompt": [1, "b"]})"), "prompt[1]");
   EXPECT_EQ(RefusedParameter(OpenAiKind::kCompletion, R"({"prompt": {"a": 1}})"), "prompt");
