@@ -77,7 +77,7 @@ bool HttpConnections::CloseOne(const std::function<bool(const HttpConnection&)>&
   const absl::Duration now = Clock::Real().Now();
   const auto rank = [now](const HttpConnection& connection) {
     const bool fresh = now - connection.since < kFresh;
-    return std::tuple(fresh, fresh ? Stage::kRequest : connection.stage, connection.since);
+    return std::tuple(fresh, fresh ? Stage::kIdle : connection.stage, connection.since);
   };
   HttpConnection* found = nullptr;
   for (HttpConnection& connection : connections_) {
@@ -144,9 +144,14 @@ void HttpConnections::Stop() {
   for (HttpConnection& connection : all) connection.thread.join();
 }
 
-void HttpConnections::BeginRequest(HttpConnection& connection) {
+void HttpConnections::BeginIdle(HttpConnection& connection) {
   MutexLock lock(&mutex_);
   GivePlaceBack(connection);
+  SetStage(connection, Stage::kIdle);
+}
+
+void HttpConnections::BeginRequest(HttpConnection& connection) {
+  MutexLock lock(&mutex_);
   SetStage(connection, Stage::kRequest);
 }
 

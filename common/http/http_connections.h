@@ -2,7 +2,8 @@
 // common/http.
 //
 // A client that is slow or silent cannot keep others out: if there are too many connections, a
-// newcomer replaces the one that has waited longest for its client. A request needs one of
+// newcomer replaces the one that has been idle longest, or else the one that has waited longest for
+// its client. A request needs one of
 // max_busy places while it is read and answered. Up to `reserve` more connections may be open, and
 // requests of reserved routes need no place, so they are answered even while all places are taken.
 //
@@ -36,7 +37,8 @@ namespace bastion {
 struct HttpConnection {
   // What the connection does. If there are too many, those in earlier stages are closed first.
   enum class Stage {
-    kRequest,   // Waits for a request, or for the rest of its header.
+    kIdle,      // Waits for the next request.
+    kRequest,   // Waits for the first request, or for the rest of a header.
     kEnd,       // Waits for the client to close.
     kBody,      // Reads the body of a request.
     kReserved,  // Reads and answers a request of a reserved route.
@@ -101,6 +103,8 @@ class HttpConnections {
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The connection waits for the next request. Gives its place back.
+  void BeginIdle(HttpConnection& connection) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The first bytes of the next request have arrived.
   void BeginRequest(HttpConnection& connection) ABSL_LOCKS_EXCLUDED(mutex_);
   // The header of a request has been read. False if the request needs a place (`reserved` is false)
   // and none is free: the longest body that is being read makes room, but no answer does.

@@ -44,16 +44,28 @@ bool IsAddress(const std::string& host) {
          inet_pton(AF_INET6, host.c_str(), &address) == 1;
 }
 
+bool IsUrl(absl::string_view target) {
+  return absl::StartsWithIgnoreCase(target, "http://") ||
+         absl::StartsWithIgnoreCase(target, "https://");
+}
+
 }  // namespace
 
 std::optional<HttpTarget> ParseTarget(absl::string_view target) {
-  if (!absl::StartsWith(target, "/")) return std::nullopt;
+  HttpTarget parsed;
+  if (IsUrl(target)) {
+    target.remove_prefix(target.find("//") + 2);
+    const size_t end = std::min(target.find_first_of("/?"), target.size());
+    parsed.host = std::string(target.substr(0, end));
+    target.remove_prefix(end);
+    parsed.path = "/";
+  }
+  if (!absl::StartsWith(target, "/") && !parsed.host) return std::nullopt;
   const std::pair<absl::string_view, absl::string_view> parts =
       absl::StrSplit(target, absl::MaxSplits('?', 1));
-  HttpTarget parsed;
   std::optional<std::string> path = Decode(parts.first, /*is_query=*/false);
   if (!path) return std::nullopt;
-  parsed.path = *std::move(path);
+  if (!path->empty()) parsed.path = *std::move(path);
   for (const absl::string_view item : absl::StrSplit(parts.second, '&', absl::SkipEmpty())) {
     const std::pair<absl::string_view, absl::string_view> pair =
         absl::StrSplit(item, absl::MaxSplits('=', 1));

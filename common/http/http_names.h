@@ -14,12 +14,14 @@
 namespace bastion {
 
 struct HttpTarget {
+  // The host and port in a URL. It has precedence over the Host header.
+  std::optional<std::string> host;
   std::string path;
   std::map<std::string, std::string> query;
 };
 
-// Parses the target of a request line, e.g. "/a%20b?x=1". nullopt unless it begins with "/" and all
-// percent-encodings are valid.
+// Parses the target of a request line: a path like "/a%20b?x=1", or a URL of http or https, which
+// clients send to proxies. nullopt for another one, and if a percent-encoding is not valid.
 [[nodiscard]] std::optional<HttpTarget> ParseTarget(absl::string_view target);
 
 // Splits "host:port", "[::1]:80" or "host" into host and port (-1: none). The host has no brackets.

@@ -16,13 +16,13 @@
 #include <thread>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/descriptors.h"
 #include "common/base/guarded.h"
 #include "common/base/peer_host.h"
 #include "common/base/status.h"
+#include "common/http/http_admission.h"
 #include "common/http/http_connections.h"
 #include "common/http/http_names.h"
 #include "common/http/http_responder.h"
@@ -61,16 +61,10 @@ int StatusOfReadError(const error_code& error) {
 
 class HttpServer::Listener {
   using Parser = http::request_parser<http::string_body>;
-  using Header = http::request<http::string_body>;
-  // Why a request is not answered by a handler.
-  struct Refusal {
-    int status = 0;  // 0: the client is gone.
-    std::string message;
-  };
 
  public:
   Listener(const HttpOptions& options, std::vector<HttpRoute> routes)
-      : options_(options), routes_(std::move(routes)) {}
+      : options_(options), admission_(&options_, std::move(routes)) {}
   ~Listener() {
     stops_ = true;
     if (thread_.joinable()) thread_.join();
@@ -166,25 +160,30 @@ class HttpServer::Listener {
     bool is_first = true;
     while (!stops_ && (std::exchange(is_first, false) || AwaitRequest(connection, buffer)) &&
            ServeOne(connection, buffer)) {
-      connections_->BeginRequest(connection);
+      connections_->BeginIdle(connection);
     }
   }
 
   bool Handshake(HttpConnection& connection) const {
     error_code error;
-    connection.SetDeadline(options_.header_timeout);
+    connection.SetDeadline(options_.timeouts.header);
     connection.transport.Handshake(error);
     connection.ClearDeadline();
     return !error.failed();
   }
 
   // Waits for the first bytes of the next request. False if the connection is over.
-  bool AwaitRequest(HttpConnection& connection, beast::flat_buffer& buffer) const {
-    if (buffer.size() > 0) return true;
+  bool AwaitRequest(HttpConnection& connection, beast::flat_buffer& buffer) {
+    if (buffer.size() > 0) {
+      connections_->BeginRequest(connection);
+      return true;
+    }
     error_code error;
-    connection.SetDeadline(options_.request_timeout);
+    connection.SetDeadline(options_.timeouts.idle);
     buffer.commit(connection.transport.read_some(buffer.prepare(kFirstBytes), error));
-    return !error.failed();
+    if (error.failed()) return false;
+    connections_->BeginRequest(connection);
+    return true;
   }
 
   // Reads a request and answers it. False if the connection is over.
@@ -193,20 +192,21 @@ class HttpServer::Listener {
     parser.header_limit(static_cast<uint32_t>(options_.max_header_bytes));
     parser.body_limit(boost::none);  // The route has a limit.
     error_code error;
-    connection.SetDeadline(options_.header_timeout);
+    connection.SetDeadline(options_.timeouts.header);
     http::read_header(connection.transport, buffer, parser, error);
-    Responder response(&connection, parser.get(), options_.write_timeout);
+    Responder response(&connection, parser.get(), options_.timeouts.write);
     HttpRequest request;
-    Refusal refusal = {StatusOfReadError(error), error.message()};
-    const HttpRoute* route =
-        error.failed() ? nullptr : Admit(connection, parser.get(), &request, &refusal);
+    HttpRefusal refusal = {StatusOfReadError(error), error.message()};
+    const HttpRoute* route = error.failed() ? nullptr
+                                            : admission_.Admit(parser.get(), connection.transport,
+                                                               &request, response, &refusal);
     if (route != nullptr && !connections_->Admit(connection, route->reserved)) {
       response.AddHeader("Retry-After", "1");
       refusal = {503, "the server answers as many requests as it can; try again later"};
       route = nullptr;
     }
     if (route != nullptr) {
-      connection.SetDeadline(options_.request_timeout);
+      connection.SetDeadline(options_.timeouts.body);
       error = ReadBody(connection, buffer, route->max_body_bytes, parser);
       refusal = {StatusOfReadError(error), error.message()};
     }
@@ -242,77 +242,8 @@ class HttpServer::Listener {
     return error;
   }
 
-  // The route of a request whose header has been read, with everything but the body in `parsed`.
-  // Null: `refusal` says why.
-  const HttpRoute* Admit(const HttpConnection& connection, const Header& header,
-                         HttpRequest* parsed, Refusal* refusal) const {
-    parsed->method = std::string(header.method_string());
-    auto target = ParseTarget(std::string(header.target()));
-    if (!target) {
-      *refusal = {400, "the request's target is not a path"};
-      return nullptr;
-    }
-    parsed->path = std::move(target->path);
-    parsed->query = std::move(target->query);
-    const auto encoding = header.find(http::field::transfer_encoding);
-    if (encoding != header.end() && !beast::iequals(encoding->value(), "chunked")) {
-      *refusal = {400, "the only Transfer-Encoding that this server knows is chunked"};
-      return nullptr;
-    }
-    for (const http::field single : {http::field::host, http::field::origin}) {
-      if (header.count(single) < 2) continue;
-      *refusal = {400, absl::StrCat("the request has more than one header ",
-                                    std::string(http::to_string(single)))};
-      return nullptr;
-    }
-    const std::string host = std::string(header[http::field::host]);
-    if (!IsOwnHost(host, options_.hosts)) {
-      *refusal = {421, "the Host header does not name this server"};
-      return nullptr;
-    }
-    const auto origin = header.find(http::field::origin);
-    if (origin != header.end() && !IsSameOrigin(std::string(origin->value()), host)) {
-      *refusal = {403, "pages of other sites may not use this server"};
-      return nullptr;
-    }
-    for (const auto& field : header) {
-      parsed->headers[absl::AsciiStrToLower(std::string(field.name_string()))] =
-          std::string(field.value());
-    }
-    return Authorize(connection, parsed, refusal);
-  }
-
-  const HttpRoute* Authorize(const HttpConnection& connection, HttpRequest* request,
-                             Refusal* refusal) const {
-    const std::string& method = request->method == "HEAD" ? "GET" : request->method;
-    const HttpRoute* found = nullptr;
-    bool known_path = false;
-    for (const HttpRoute& route : routes_) {
-      if (route.path != request->path) continue;
-      known_path = true;
-      if (route.method == method) found = &route;
-    }
-    if (found == nullptr) {
-      *refusal = known_path
-                     ? Refusal{405, absl::StrCat(request->path, " does not allow this method")}
-                     : Refusal{404, absl::StrCat("there is no ", request->path)};
-      return nullptr;
-    }
-    if (options_.access == nullptr || !found->right.has_value()) return found;
-    const CallerProof proof = {.authorization = request->headers["authorization"],
-                               .certificate_names = connection.transport.CertificateNames()};
-    auto name = options_.access->Authorize(proof, *found->right);
-    if (!name.ok()) {
-      *refusal = {absl::IsUnauthenticated(name.status()) ? Responder::kUnauthorized : 403,
-                  std::string(name.status().message())};
-      return nullptr;
-    }
-    request->caller = *std::move(name);
-    return found;
-  }
-
   // Answers a request to `path` with an error.
-  void Refuse(const std::string& path, const Refusal& refusal, HttpResponse& response) const {
+  void Refuse(const std::string& path, const HttpRefusal& refusal, HttpResponse& response) const {
     const HttpErrorFormat& errors = options_.errors;
     if (errors.body != nullptr && absl::StartsWith(path, errors.prefix)) {
       response.Send(refusal.status, errors.type, errors.body(refusal.status, refusal.message));
@@ -333,7 +264,7 @@ class HttpServer::Listener {
 
   HttpOptions options_;
   TlsContexts contexts_{options_.tls};
-  const std::vector<HttpRoute> routes_;
+  const HttpAdmission admission_;
   asio::io_context context_;
   tcp::acceptor acceptor_{context_};
   int port_ = 0;

@@ -4,8 +4,9 @@
 // The server defends itself against clients of any kind: it limits the number of connections, the
 // size of requests, and the time that a client may take to send one or to read a response. Silent
 // and slow connections make room for new ones (http_connections.h). It answers only requests whose
-// Host names this server, and whose Origin, if there is one, is this server. So a page of another
-// site that a user has open cannot read from it (DNS rebinding) or act on it (cross-site requests).
+// Host names this server, and whose Origin, if there is one, is this server or is allowed
+// (http_admission.h). So a page of another site that a user has open cannot read from it (DNS
+// rebinding) or act on it (cross-site requests).
 // With an access list, callers prove who they are with a bearer token, with HTTP basic
 // authentication (any user name, the token as password), or with a certificate. The server reads
 // the body of a request only after all these checks.
@@ -72,6 +73,8 @@ struct HttpRoute {
   size_t max_body_bytes = 64 << 10;
   // Also answered while max_connections requests are. For probes and other short answers.
   bool reserved = false;
+  // Pages of HttpOptions::origins may use it.
+  bool cross_origin = false;
 };
 
 // How the server itself answers with an error, e.g. if there is no such path.
@@ -82,12 +85,26 @@ struct HttpErrorFormat {
   std::function<std::string(int status, absl::string_view message)> body = nullptr;
 };
 
+// How long a client may take.
+struct HttpTimeouts {
+  absl::Duration header = absl::Seconds(3);  // To send the header of a request.
+  absl::Duration body = absl::Seconds(10);   // To send the body of a request.
+  // To begin the next request. Longer than proxies and client libraries keep idle connections,
+  // which is up to 90 s. Otherwise, they may send a request on a connection that is just being
+  // closed.
+  absl::Duration idle = absl::Seconds(120);
+  absl::Duration write = absl::Seconds(10);  // To accept a part of a response.
+};
+
 struct HttpOptions {
   // "host:port"; the host is an IP address or a name. Port 0: any free port.
   std::string listen = "";
   // Further names that a Host header may use; "*" allows all. IP addresses, "localhost" and the
   // host of `listen` are always allowed.
   std::vector<std::string> hosts = {};
+  // Origins whose pages may use the routes that are open to other sites (HttpRoute::cross_origin),
+  // e.g. "https://app.example.com"; "*" allows all.
+  std::vector<std::string> origins = {};
   TlsFiles tls = {};             // With a certificate: HTTPS. Read again when the files change.
   AccessList* access = nullptr;  // Who may use which routes. Null: everybody. Not owned.
   // Requests at a time; further ones are refused (503), except those of reserved routes. Fewer if
@@ -99,10 +116,7 @@ struct HttpOptions {
   std::vector<std::string> trusted_addresses = {};  // See AddressList::Parse.
   HttpErrorFormat errors = {};                      // Other paths get errors as plain text.
   size_t max_header_bytes = 16 << 10;
-  absl::Duration header_timeout = absl::Seconds(3);  // To send the header of a request.
-  // To send the body of a request, or to begin the next request.
-  absl::Duration request_timeout = absl::Seconds(10);
-  absl::Duration write_timeout = absl::Seconds(10);  // To accept a part of a response.
+  HttpTimeouts timeouts = {};
 };
 
 class HttpServer {

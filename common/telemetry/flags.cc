@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "common/base/status.h"
 #include "common/telemetry/otlp_sink.h"
 
@@ -29,6 +30,11 @@ ABSL_FLAG(
 ABSL_FLAG(std::vector<std::string>, http_proxies, {},
           "IP addresses and networks of trusted proxies before --http_listen, e.g. 10.0.0.0/8, "
           "separated by commas. --http_max_per_address does not apply to them.");
+ABSL_FLAG(
+    absl::Duration, http_idle_timeout, absl::Seconds(120),
+    "How long an HTTP connection waits for the next request. It should be longer than proxies "
+    "before --http_listen keep idle connections. If there are too many connections, the one "
+    "that has been idle longest makes room.");
 ABSL_FLAG(bool, trace_detail, false,
           "Record the stages of each cycle and the parts of each call as spans of their own. Needs "
           "OTEL_EXPORTER_OTLP_ENDPOINT.");
@@ -97,6 +103,12 @@ absl::StatusOr<std::unique_ptr<ServiceTelemetry>> MakeTelemetry(const std::strin
         "--http_max_per_address is ", http.max_connections_per_address, "; it must be at least 0"));
   }
   http.trusted_addresses = absl::GetFlag(FLAGS_http_proxies);
+  http.timeouts.idle = absl::GetFlag(FLAGS_http_idle_timeout);
+  if (http.timeouts.idle <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(absl::StrCat("--http_idle_timeout is ",
+                                                   absl::FormatDuration(http.timeouts.idle),
+                                                   "; it must be above 0"));
+  }
   http.tls = security.tls();
   http.access = security.access();
   TelemetryOptions options = {.service = service, .model = model, .http = std::move(http)};

@@ -1,6 +1,6 @@
 // The telemetry settings of every service: the flags --http_listen, --http_hosts,
-// --http_max_per_address, --http_proxies and --trace_detail, and the standard environment variables
-// of OpenTelemetry that concern tracing:
+// --http_max_per_address, --http_proxies, --http_idle_timeout and --trace_detail, and the standard
+// environment variables of OpenTelemetry that concern tracing:
 //
 //   OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT
 //       Where spans go. Tracing is on if one of them is set, or if OTEL_TRACES_EXPORTER is otlp.

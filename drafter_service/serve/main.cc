@@ -158,7 +158,7 @@ int main(int argc, char** argv) {
           bastion::wire::SecurityFlagGroup(),
           {"Telemetry",
            {"http_listen ADDRESS", "http_hosts NAMES", "http_max_per_address N",
-            "http_proxies NETWORKS", "trace_detail"}},
+            "http_proxies NETWORKS", "http_idle_timeout DURATION", "trace_detail"}},
           {"Device", {"device KIND", "backend NAME", "threads N", "gpu INDEX", "gemm_table FILE"}},
           {"Capacity", {"kv_tokens TOKENS", "max_sequences N", "reuse_prefixes"}}}};
   bastion::wire::StopSignals signals;

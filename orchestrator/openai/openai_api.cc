@@ -75,7 +75,12 @@ std::vector<HttpRoute> OpenAiApi::Routes() {
     const auto handler = [this, kind](const HttpRequest& request, HttpResponse& response) {
       Generate(kind, request, response);
     };
-    return HttpRoute{"POST", PathOf(kind), handler, Right::kGenerate, body_bytes};
+    return HttpRoute{.method = "POST",
+                     .path = PathOf(kind),
+                     .handler = handler,
+                     .right = Right::kGenerate,
+                     .max_body_bytes = body_bytes,
+                     .cross_origin = true};
   };
   const auto models = [this](const HttpRequest&, HttpResponse& response) {
     response.Send(200, kJson, absl::StrCat(R"({"object":"list","data":[)", ModelJson(), "]}"));
@@ -86,15 +91,19 @@ std::vector<HttpRoute> OpenAiApi::Routes() {
   const auto health = [this](const HttpRequest&, HttpResponse& response) {
     response.Send(calls_.scheduler->stats().ready ? 200 : 503, kJson, "");
   };
-  return {generate(OpenAiKind::kCompletion),
-          generate(OpenAiKind::kChat),
-          {"GET", "/v1/models", models, Right::kGenerate},
-          {"GET", absl::StrCat("/v1/models/", calls_.model->name), model, Right::kGenerate},
-          {.method = "GET",
-           .path = "/health",
-           .handler = health,
-           .right = std::nullopt,
-           .reserved = true}};
+  const auto get = [](const std::string& path, const HttpHandler& handler) {
+    return HttpRoute{.method = "GET",
+                     .path = path,
+                     .handler = handler,
+                     .right = Right::kGenerate,
+                     .cross_origin = true};
+  };
+  std::vector<HttpRoute> routes = {
+      generate(OpenAiKind::kCompletion), generate(OpenAiKind::kChat), get("/v1/models", models),
+      get(absl::StrCat("/v1/models/", calls_.model->name), model), get("/health", health)};
+  routes.back().right = std::nullopt;
+  routes.back().reserved = true;
+  return routes;
 }
 
 void OpenAiApi::Generate(OpenAiKind kind, const HttpRequest& http, HttpResponse& response) {

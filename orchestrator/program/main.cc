@@ -118,6 +118,9 @@ ABSL_FLAG(
     bool, show_text, false,
     "Show the tokens of all requests' draft trees in the console (/console of --http_listen). "
     "They are text of prompts and answers. Default: trees without text.");
+ABSL_FLAG(std::vector<std::string>, http_origins, {},
+          "Origins of other sites whose pages may use the OpenAI-compatible API, e.g. "
+          "https://app.example.com, separated by commas; * allows all. Empty: none.");
 ABSL_FLAG(absl::Duration, grace, absl::Seconds(30),
           "How long running requests may continue after SIGTERM.");
 
@@ -306,9 +309,11 @@ absl::Status Run(wire::StopSignals& signals) {
   GuardedDrafter drafter(&remote_drafter, model->config.dims.vocabulary);
   ASSIGN_OR_RETURN(SharedFiles files, OpenSharedFiles(model->config.dims.vocabulary));
   SetLinkOptions(files, model->config.dims, &options.link);
-  ASSIGN_OR_RETURN(const auto telemetry, MakeTelemetry("orchestrator", model->name, *security,
-                                                       {.max_connections = host_options.max_threads,
-                                                        .errors = OpenAiApi::Errors()}));
+  ASSIGN_OR_RETURN(const auto telemetry,
+                   MakeTelemetry("orchestrator", model->name, *security,
+                                 {.origins = absl::GetFlag(FLAGS_http_origins),
+                                  .max_connections = host_options.max_threads,
+                                  .errors = OpenAiApi::Errors()}));
   ServingTelemetry serving(telemetry.get());
   host_options.on_connection_refused = telemetry->RefusalCounter();
   std::unique_ptr<wire::ServiceHost> host;
@@ -365,7 +370,8 @@ int main(int argc, char** argv) {
                  bastion::wire::SecurityFlagGroup(),
                  {"Telemetry",
                   {"http_listen ADDRESS", "http_hosts NAMES", "http_max_per_address N",
-                   "http_proxies NETWORKS", "show_text", "trace_detail"}},
+                   "http_proxies NETWORKS", "http_idle_timeout DURATION", "http_origins ORIGINS",
+                   "show_text", "trace_detail"}},
                  {"Speculation",
                   {"policy POLICY", "max_tree_nodes N", "allowed_policies NAMES", "prior PATH",
                    "learn_prior FILE", "acceptance_calibration FILE", "calibration_table FILE"}},

@@ -158,7 +158,7 @@ int main(int argc, char** argv) {
           bastion::wire::SecurityFlagGroup(),
           {"Telemetry",
            {"http_listen ADDRESS", "http_hosts NAMES", "http_max_per_address N",
-            "http_proxies NETWORKS", "trace_detail"}},
+            "http_proxies NETWORKS", "http_idle_timeout DURATION", "trace_detail"}},
           {"Attention", {"attention_sinks TOKENS", "attention_window TOKENS"}},
           {"Device",
            {"device KIND", "backend NAME", "threads N", "gpu INDEX", "gemm_table FILE",

@@ -27,7 +27,7 @@ class HttpConnectionsTest : public ::testing::Test {
   // Clients have hours to send something.
   void Start(HttpOptions options) {
     options.listen = "127.0.0.1:0";
-    options.header_timeout = options.request_timeout = absl::Hours(1);
+    options.timeouts.header = options.timeouts.body = options.timeouts.idle = absl::Hours(1);
     const auto answer = [](const HttpRequest& request, HttpResponse& response) {
       response.Send(200, "text/plain", "answer" + request.body);
     };
@@ -106,6 +106,18 @@ TEST_F(HttpConnectionsTest, AnIdleConnectionMakesRoom) {
   }
   EXPECT_EQ(Fetch(port(), "/answer").body, "answer");
   EXPECT_EQ(CountClosed(1), 1);
+}
+
+TEST_F(HttpConnectionsTest, AnIdleConnectionMakesRoomBeforeOneThatSendsItsHeader) {
+  Start({.max_connections = 2});
+  Open(kAll - 1, "GET /answer HTTP/1.1\r\nHost: local");
+  Client& idle = clients_.emplace_back(port());
+  idle.Send("GET /answer HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_THAT(idle.Receive(), HasSubstr("200 OK"));
+  absl::SleepFor(absl::Milliseconds(300));  // Longer than a stage is fresh.
+  EXPECT_EQ(Fetch(port(), "/answer").body, "answer");
+  EXPECT_EQ(CountClosed(1), 1);
+  EXPECT_FALSE(idle.IsOpen());
 }
 
 TEST_F(HttpConnectionsTest, TheLongestUnfinishedBodyMakesRoomForARequest) {

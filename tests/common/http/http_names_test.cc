@@ -17,8 +17,22 @@ TEST(HttpNamesTest, ATargetHasADecodedPathAndQuery) {
   EXPECT_EQ(ParseTarget("/a+b")->path, "/a+b");
 }
 
+TEST(HttpNamesTest, AUrlHasAHost) {
+  const auto target = ParseTarget("http://host:80/a%20b?x=1");
+  ASSERT_TRUE(target);
+  EXPECT_EQ(target->host, "host:80");
+  EXPECT_EQ(target->path, "/a b");
+  EXPECT_THAT(target->query, ElementsAre(Pair("x", "1")));
+  EXPECT_EQ(ParseTarget("https://host")->path, "/");
+  EXPECT_EQ(ParseTarget("https://host?x=1")->path, "/");
+  EXPECT_EQ(ParseTarget("HTTP://[::1]/a")->host, "[::1]");
+  EXPECT_EQ(ParseTarget("http:///a")->host, "");
+  EXPECT_FALSE(ParseTarget("/a")->host);
+}
+
 TEST(HttpNamesTest, OtherTargetsAreRefused) {
-  for (const char* target : {"", "a", "*", "http://host/a", "/%", "/%1", "/%zz", "/?x=%f"}) {
+  for (const char* target : {"", "a", "*", "ftp://host/a", "host:443", "/%", "/%1", "/%zz",
+                             "/?x=%f", "http://host/%zz"}) {
     EXPECT_FALSE(ParseTarget(target)) << target;
   }
 }

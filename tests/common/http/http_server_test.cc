@@ -265,28 +265,41 @@ TEST_F(HttpServerTest, ErrorsOfTheServerHaveTheFormOfTheirPath) {
 }
 
 TEST_F(HttpServerTest, AClientThatSendsAHeaderSlowlyLosesItsConnection) {
-  Start({.header_timeout = absl::Milliseconds(100), .request_timeout = absl::Hours(1)});
+  Start({.timeouts = {.header = absl::Milliseconds(100), .body = absl::Hours(1)}});
   HttpConnection slow(port());
   slow.Send("GET /echo HTTP/1.1\r\n");
   EXPECT_EQ(slow.ReceiveAll(), "");
 }
 
 TEST_F(HttpServerTest, AClientThatSendsABodySlowlyLosesItsConnection) {
-  Start({.request_timeout = absl::Milliseconds(100)});
+  Start({.timeouts = {.body = absl::Milliseconds(100)}});
   HttpConnection slow(port());
   slow.Send("POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\nbo");
   EXPECT_EQ(slow.ReceiveAll(), "");
 }
 
-TEST_F(HttpServerTest, AClientHasTheTimeOfARequestToBeginTheNext) {
-  Start({.header_timeout = absl::Hours(1), .request_timeout = absl::Milliseconds(100)});
+TEST_F(HttpServerTest, AnIdleConnectionIsClosedAfterTheIdleTimeout) {
+  Start({.timeouts = {.header = absl::Hours(1), .idle = absl::Milliseconds(100)}});
   HttpConnection idle(port());
   idle.Send("GET /echo?x=1 HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_THAT(idle.ReceiveAll(), HasSubstr("200 OK"));  // Returns because the server closes it.
 }
 
+// Proxies keep idle connections for up to 90 s.
+TEST_F(HttpServerTest, AnIdleConnectionOutlivesThoseOfProxies) {
+  EXPECT_GE(HttpTimeouts().idle, absl::Seconds(120));
+  Start({.timeouts = {.body = absl::Milliseconds(50)}});
+  HttpConnection idle(port());
+  for (int i = 0; i < 2; ++i) {
+    idle.Send("GET /echo?x=1 HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    EXPECT_THAT(idle.Receive(), HasSubstr("200 OK"));
+    absl::SleepFor(absl::Milliseconds(200));
+  }
+  EXPECT_TRUE(idle.IsOpen());
+}
+
 TEST_F(HttpServerTest, AClientThatDoesNotReadEndsItsStream) {
-  Start({.write_timeout = absl::Milliseconds(200)});
+  Start({.timeouts = {.write = absl::Milliseconds(200)}});
   HttpConnection connection(port());
   connection.Send("GET /endless HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_TRUE(Await(ended_streams_, 1));

@@ -100,7 +100,7 @@ TEST_F(HttpsTest, AClientThatTrustsTheServerGetsThePage) {
 
 TEST_F(HttpsTest, AClientThatSendsNothingDoesNotStopOthers) {
   const TlsFiles files = Files("server", authority_);
-  Start({.tls = files, .header_timeout = absl::Milliseconds(500)});
+  Start({.tls = files, .timeouts = {.header = absl::Milliseconds(500)}});
   testing::HttpConnection silent(server_->port());
   EXPECT_THAT(Get({.authorities = files.authorities}), StartsWith("HTTP/1.1 200"));
   EXPECT_EQ(silent.ReceiveAll(), "");  // Closed after the timeout.
