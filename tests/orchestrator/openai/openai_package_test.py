@@ -26,7 +26,7 @@ MALFORMED = [
     {'temperature': -1},
     {'temperature': 'hot'},
     {'temperature': 1e9},
-    {'top_p': 0},
+    {'top_p': -0.1},
     {'top_p': 2},
     {'n': 0},
     {'n': 1000},
@@ -128,6 +128,35 @@ class OpenAiPackageTest(unittest.TestCase):
         self.assertEqual(content[0].token, content[0].top_logprobs[0].token)
         answer = self.complete(logprobs=2, max_tokens=4)
         self.assertEqual(len(answer.choices[0].logprobs.token_logprobs), 4)
+
+    def test_log_probabilities_follow_from_bytes(self):
+        text = '\U0001F469\u200d\U0001F467 \u6f22\u5b57 \u00e9'
+        constraint = {'extra_body': {'structured_outputs': {'choice': [text]}}}
+        choice = self.complete(max_tokens=100, logprobs=1, **constraint).choices[0]
+        self.assertEqual(choice.text, text)
+        offsets = choice.logprobs.text_offset
+        self.assertEqual(offsets, sorted(offsets))
+        self.assertLess(offsets[-1], len(text))
+        for name, top in zip(choice.logprobs.tokens, choice.logprobs.top_logprobs):
+            self.assertIn(name, top)
+        chat = self.client.chat.completions.create(model='target', messages=MESSAGES, max_tokens=100,
+                                                   logprobs=True, **constraint)
+        content = chat.choices[0].logprobs.content
+        self.assertEqual(bytes(byte for token in content for byte in token.bytes).decode(), text)
+
+    def test_a_special_token_is_a_stop_string(self):
+        choice = self.complete(max_tokens=6, logit_bias={'3': 100}, stop=['<|im_end|>']).choices[0]
+        self.assertEqual((choice.text, choice.finish_reason), ('', 'stop'))
+        self.assertEqual(choice.model_extra['stop_reason'], '<|im_end|>')
+
+    def test_a_choice_may_have_control_characters(self):
+        text = 'a\x7fb\tc'
+        answer = self.complete(extra_body={'structured_outputs': {'choice': [text]}})
+        self.assertEqual(answer.choices[0].text, text)
+
+    def test_top_p_of_zero_is_greedy(self):
+        self.assertEqual(self.complete(top_p=0, temperature=0.7).choices[0].text,
+                         self.complete().choices[0].text)
 
     def test_a_schema_is_obeyed(self):
         schema = {'type': 'object', 'properties': {'ok': {'type': 'boolean'}}, 'required': ['ok'],
