@@ -98,9 +98,11 @@ struct BastionHubTemplate;
 
 BastionHubStatus bastion_hub_template_new(BastionHubBytes source, BastionHubTemplate** out);
 void bastion_hub_template_free(BastionHubTemplate* chat_template);
-// `variables` is a JSON object. Its keys are the variables of the template.
+// `variables` is a JSON object. Its keys are the variables of the template. `now`, in microseconds
+// since 1970, is the time of strftime_now.
 BastionHubStatus bastion_hub_template_render(const BastionHubTemplate* chat_template,
-                                             BastionHubBytes variables, BastionHubText* out);
+                                             BastionHubBytes variables, int64_t now,
+                                             BastionHubText* out);
 
 // ---- grammars ----
 
@@ -121,8 +123,9 @@ BastionHubStatus bastion_hub_grammar_compiler_new(const BastionHubTokenizer* tok
                                                   size_t end_count,
                                                   BastionHubGrammarCompiler** out);
 void bastion_hub_grammar_compiler_free(BastionHubGrammarCompiler* compiler);
-// `kind` is 0 for a JSON schema, 1 for a regular expression, 2 for a Lark grammar. Returns the
-// state before the first token. 1 (CANCELLED) if it is no longer needed.
+// `kind` is 0 for a JSON schema, 1 for a regular expression, 2 for a Lark grammar, 3 for one with
+// schemas (GrammarKind). Returns the state before the first token. 1 (CANCELLED) if it is no longer
+// needed.
 BastionHubStatus bastion_hub_grammar_compile(const BastionHubGrammarCompiler* compiler,
                                              uint32_t kind, BastionHubBytes text,
                                              BastionHubCancellation cancellation,

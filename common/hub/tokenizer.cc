@@ -5,6 +5,7 @@
 #include "common/base/status.h"
 #include "common/hub/ffi.h"
 #include "common/hub/json_file.h"
+#include "common/hub/named_tokens.h"
 #include "common/hub/rust_boundary.h"
 #include "common/hub/utf8.h"
 
@@ -19,6 +20,7 @@ absl::StatusOr<Tokenizer> Tokenizer::Load(const std::string& folder) {
   ASSIGN_OR_RETURN(const std::string json, ReadTextFile(path));
   absl::StatusOr<Tokenizer> tokenizer = FromJson(json);
   if (!tokenizer.ok()) return Annotate(tokenizer.status(), path);
+  RETURN_IF_ERROR(tokenizer->ReadEnds(folder));
   return tokenizer;
 }
 
@@ -33,13 +35,31 @@ absl::StatusOr<Tokenizer> Tokenizer::FromJson(std::string_view json) {
                    static_cast<int>(longest_token));
 }
 
+absl::Status Tokenizer::ReadEnds(const std::string& folder) {
+  ASSIGN_OR_RETURN(const JsonObject config,
+                   JsonObject::ReadOptional(absl::StrCat(folder, "/tokenizer_config.json")));
+  if (!config.Has("add_bos_token") && !config.Has("add_eos_token")) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const NamedTokens special, NamedTokens::Read(folder, config));
+  const auto find = [&](std::optional<bool> add, const char* name) -> std::optional<TokenId> {
+    const auto text = special.texts.find(name);
+    if (!add.value_or(false) || text == special.texts.end()) return std::nullopt;
+    return Find(text->second);
+  };
+  ends_ = Ends{find(special.add_bos, "bos_token"), find(special.add_eos, "eos_token")};
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<TokenId>> Tokenizer::Encode(std::string_view text,
                                                        bool add_special) const {
   RETURN_IF_ERROR(CheckUtf8(text, "the text"));
-  BastionHubIds ids;
-  RETURN_IF_ERROR(
-      Take(bastion_hub_tokenizer_encode(handle_.get(), Borrow(text), add_special, &ids)));
-  return Take(ids);
+  const bool has_ends = add_special && ends_.has_value();
+  BastionHubIds encoded;
+  RETURN_IF_ERROR(Take(bastion_hub_tokenizer_encode(handle_.get(), Borrow(text),
+                                                    add_special && !has_ends, &encoded)));
+  std::vector<TokenId> ids = Take(encoded);
+  if (has_ends && ends_->first) ids.insert(ids.begin(), *ends_->first);
+  if (has_ends && ends_->last) ids.push_back(*ends_->last);
+  return ids;
 }
 
 absl::StatusOr<std::string> Tokenizer::Decode(absl::Span<const TokenId> ids,

@@ -24,7 +24,8 @@ class Tokenizer {
   [[nodiscard]] static absl::StatusOr<Tokenizer> Load(const std::string& folder);
 
   // Returns the ids of `text`. With `add_special`, includes the tokens that the file's
-  // post-processor adds, e.g. BOS. INVALID_ARGUMENT with the offset if `text` is not UTF-8.
+  // post-processor adds, e.g. BOS; add_bos_token and add_eos_token of tokenizer_config.json replace
+  // it. INVALID_ARGUMENT with the offset if `text` is not UTF-8.
   [[nodiscard]] absl::StatusOr<std::vector<TokenId>> Encode(std::string_view text,
                                                             bool add_special) const;
 
@@ -57,8 +58,16 @@ class Tokenizer {
   Tokenizer(Handle handle, int vocabulary, int longest_token)
       : handle_(std::move(handle)), vocabulary_(vocabulary), longest_token_(longest_token) {}
   [[nodiscard]] static absl::StatusOr<Tokenizer> FromJson(std::string_view json);
+  // Sets ends_ as tokenizer_config.json says.
+  [[nodiscard]] absl::Status ReadEnds(const std::string& folder);
+
+  // The tokens around a text.
+  struct Ends {
+    std::optional<TokenId> first, last;
+  };
 
   Handle handle_;
+  std::optional<Ends> ends_;  // Nullopt: those of the post-processor.
   int vocabulary_;
   int longest_token_;
 };

@@ -143,6 +143,49 @@ TEST_F(ChatTemplateTest, SpecialTokensMayBeStringsOrObjects) {
   EXPECT_EQ(*chat->Render({}, false), "<s></s>");
 }
 
+// Older checkpoints name their tokens only there.
+TEST_F(ChatTemplateTest, SpecialTokensMayBeInTheMapOrInTheTokenizer) {
+  folder_.Write(
+      "special_tokens_map.json",
+      R"({"bos_token": {"content": "<map>"}, "eos_token": "</map>", "pad_token": "<p>"})");
+  const std::string source = "{{ bos_token }}|{{ eos_token }}|{{ pad_token }}|{{ unk_token }}";
+  EXPECT_EQ(*Load({{"chat_template", source}})->Render({}, false), "<map>|</map>|<p>|");
+  // A null of the first file says that there is none.
+  EXPECT_EQ(*Load({{"chat_template", source}, {"bos_token", "<s>"}, {"eos_token", nullptr}})
+                 ->Render({}, false),
+            "<s>||<p>|");
+  folder_.Write("special_tokens_map.json", "{}");
+  folder_.Write("config.json", R"({"bos_token_id": 7, "eos_token_id": [8, 9]})");
+  folder_.Write("tokenizer.json",
+                R"({"added_tokens": [{"id": 7, "content": "<7>"}, {"id": 8, "content": "<8>"}]})");
+  EXPECT_EQ(*Load({{"chat_template", source}})->Render({}, false), "<7>|<8>||");
+}
+
+TEST_F(ChatTemplateTest, ConversationsWithToolsMayHaveATemplateOfTheirOwn) {
+  const json tools = {{"name", "tool_use"}, {"template", "{{ tools[0].a }}"}};
+  const json plain = {{"name", "default"}, {"template", "{{ tools is none }}"}};
+  const auto chat = Load({{"chat_template", json::array({tools, plain})}});
+  ASSERT_TRUE(chat.ok()) << chat.status();
+  EXPECT_EQ(*chat->Render({}, false), "True");
+  EXPECT_EQ(*chat->Render({}, false, "{}", R"([{"a": 3}])"), "3");
+  EXPECT_EQ(*chat->Render({}, false, R"({"tools": [{"a": 4}]})"), "4");
+  EXPECT_THAT(chat->Render({}, false, R"({"tools": []})", "[]").status().message(),
+              HasSubstr("set twice"));
+  EXPECT_THAT(chat->Render({}, false, "{}", "{}").status().message(), HasSubstr("JSON list"));
+}
+
+TEST_F(ChatTemplateTest, MessagesMayHaveFurtherFields) {
+  const std::vector<ChatMessage> messages = {{"user", "x", R"({"z": 1.0, "a": [2]})"}};
+  EXPECT_EQ(*Render("{{ messages | tojson }}", messages),
+            R"([{"role": "user", "content": "x", "z": 1.0, "a": [2]}])");
+  EXPECT_THAT(Render("x", {{"user", "x", "[]"}}).status().message(),
+              HasSubstr("the fields of message 0 must be a JSON object"));
+  std::string wide = "{";
+  for (int i = 0; i < 1025; ++i) wide += "\"" + std::to_string(i) + "\": 0, ";
+  EXPECT_THAT(Render("x", {{"user", "x", wide + "\"\": 0}"}}).status().message(),
+              HasSubstr("more than 1024 names"));
+}
+
 TEST_F(ChatTemplateTest, TrimsBlocksLikeTransformers) {
   EXPECT_EQ(*Render("a\n  {% if true %}\nb\n  {% endif %}\nc\n", {}), "a\nb\nc");
 }

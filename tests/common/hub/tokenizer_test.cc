@@ -153,6 +153,22 @@ TEST(TokenizerTest, AddSpecialEnablesThePostProcessor) {
   EXPECT_THAT(*tokenizer.Encode("a", false), ElementsAre('a'));
 }
 
+TEST(TokenizerTest, TheTokenizerConfigMaySayWhichTokensEncloseAText) {
+  const testing::TempFolder folder;
+  folder.Write("tokenizer.json", ByteLevelTokenizerJson().dump());
+  const auto encode = [&](const char* config) {
+    folder.Write("tokenizer_config.json", config);
+    return *Tokenizer::Load(folder.path())->Encode("a", /*add_special=*/true);
+  };
+  using Ids = std::vector<TokenId>;
+  EXPECT_EQ(encode(R"({"bos_token": "<|im_start|>"})"), Ids({'a'}));
+  EXPECT_EQ(encode(R"({"bos_token": "<|im_start|>", "add_bos_token": true})"),
+            Ids({testing::kImStart, 'a'}));
+  EXPECT_EQ(encode(R"({"eos_token": "<|im_end|>", "add_bos_token": true, "add_eos_token": true})"),
+            Ids({'a', testing::kImEnd}));
+  EXPECT_EQ(encode(R"({"bos_token": "<|im_start|>", "add_bos_token": false})"), Ids({'a'}));
+}
+
 TEST(TokenizerTest, IgnoresPaddingAndTruncationInTheFile) {
   json file = ByteLevelTokenizerJson();
   file["truncation"] = {
