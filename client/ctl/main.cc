@@ -3,7 +3,6 @@
 // bastion-doctor from the same folder and pass on the arguments. These programs embed the engines
 // or their loaders; bastionctl stays small. The exit status is 0 only on success. An error is one
 // line on stderr.
-#include <google/protobuf/util/json_util.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -12,6 +11,7 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 
 #include "absl/flags/flag.h"
 #include "absl/random/random.h"
@@ -166,10 +166,11 @@ absl::Status Chat(GenerationClient& client) {
   v1::ChatMessages& chat = *request.mutable_chat();
   const std::string arguments = absl::GetFlag(FLAGS_template_args);
   if (!arguments.empty() &&
-      !google::protobuf::util::JsonStringToMessage(arguments, chat.mutable_template_args()).ok()) {
+      !nlohmann::json::parse(arguments, nullptr, /*allow_exceptions=*/false).is_object()) {
     return absl::InvalidArgumentError(
         absl::StrCat("--template_args is ", arguments, "; it must be a JSON object"));
   }
+  chat.set_template_args_json(arguments);
   const auto say = [&](const std::string& role, const std::string& content) {
     v1::ChatMessage& message = *chat.add_messages();
     message.set_role(role);

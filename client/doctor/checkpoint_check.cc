@@ -79,6 +79,7 @@ absl::StatusOr<CheckedModel> CheckDrafter(const std::string& drafter_folder,
 absl::StatusOr<int64_t> CheckServing(const std::string& target_folder,
                                      const std::string& drafter_folder) {
   ASSIGN_OR_RETURN(const auto model, ServedModel::Load(target_folder));
+  if (!model->chat_problem.empty()) return absl::InvalidArgumentError(model->chat_problem);
   if (drafter_folder.empty()) return 0;
   ASSIGN_OR_RETURN(const auto table,
                    hub::FindTransitionTable(drafter_folder, model->config.dims.vocabulary));

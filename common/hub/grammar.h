@@ -26,7 +26,9 @@ struct BastionHubGrammarState;
 
 namespace bastion::hub {
 
-enum class GrammarKind : uint32_t { kJsonSchema = 0, kRegex = 1, kLark = 2 };
+// kSchemaGrammar is a JSON object: {"grammar": a Lark grammar, "schemas": {its further rules: JSON
+// schemas, as texts}}.
+enum class GrammarKind : uint32_t { kJsonSchema = 0, kRegex = 1, kLark = 2, kSchemaGrammar = 3 };
 
 // Thread-compatible.
 class GrammarState {

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
@@ -28,8 +30,16 @@ int CompilerTurns() { return std::clamp(static_cast<int>(UsableCores().size()) /
 struct LanguageText {
   const char* field;
   hub::GrammarKind kind;
-  const std::string& text;
+  std::string text;
 };
+
+// See hub::GrammarKind::kSchemaGrammar.
+std::string GrammarText(const v1::SchemaGrammar& grammar) {
+  nlohmann::json schemas = nlohmann::json::object();
+  for (const auto& [name, schema] : grammar.json_schemas()) schemas[name] = schema;
+  return nlohmann::json{{"grammar", grammar.grammar()}, {"schemas", std::move(schemas)}}.dump(
+      -1, ' ', /*ensure_ascii=*/false, nlohmann::json::error_handler_t::replace);
+}
 
 // REQUIRES: there is one.
 LanguageText LanguageOf(const v1::Constraint& constraint) {
@@ -38,6 +48,9 @@ LanguageText LanguageOf(const v1::Constraint& constraint) {
       return {"constraint.json_schema", hub::GrammarKind::kJsonSchema, constraint.json_schema()};
     case v1::Constraint::kRegex:
       return {"constraint.regex", hub::GrammarKind::kRegex, constraint.regex()};
+    case v1::Constraint::kSchemaGrammar:
+      return {"constraint.schema_grammar", hub::GrammarKind::kSchemaGrammar,
+              GrammarText(constraint.schema_grammar())};
     default:
       return {"constraint.grammar", hub::GrammarKind::kLark, constraint.grammar()};
   }
@@ -88,7 +101,7 @@ ConstraintCompiler::ConstraintCompiler(const ServedModel* model)
 
 absl::StatusOr<std::shared_ptr<const TokenConstraint>> ConstraintCompiler::Compile(
     const v1::GenerateRequest& request, absl::string_view cache_salt,
-    const ConstraintCaller& caller) {
+    const ConstraintCaller& caller, ReasoningStart reasoning) {
   const v1::Constraint& constraint = request.constraint();
   if (constraint.language_case() == v1::Constraint::LANGUAGE_NOT_SET) {
     return std::shared_ptr<const TokenConstraint>();
@@ -96,7 +109,14 @@ absl::StatusOr<std::shared_ptr<const TokenConstraint>> ConstraintCompiler::Compi
   if (request.stop().min_tokens() > 0 || request.stop().ignore_eos()) {
     return FieldError("constraint", "cannot be combined with min_tokens or ignore_eos");
   }
-  const LanguageText language = LanguageOf(constraint);
+  if (constraint.after_reasoning() && (constraint.has_regex() || constraint.has_grammar())) {
+    return FieldError("constraint.after_reasoning", "cannot be combined with regex or grammar");
+  }
+  LanguageText language = LanguageOf(constraint);
+  if (constraint.after_reasoning() && reasoning != ReasoningStart::kNone) {
+    language.kind = hub::GrammarKind::kSchemaGrammar;
+    language.text = GrammarText(AfterReasoning(constraint, reasoning));
+  }
   const std::string key =
       absl::StrCat(cache_salt.size(), ":", cache_salt, language.field, ":", language.text);
   const ConstraintCache::Owner owner = {caller.client, caller.origin};

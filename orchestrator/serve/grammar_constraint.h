@@ -19,6 +19,7 @@
 #include "common/hub/tokenizer.h"
 #include "orchestrator/cycle/token_constraint.h"
 #include "orchestrator/serve/constraint_cache.h"
+#include "orchestrator/serve/reasoning.h"
 #include "orchestrator/serve/served_model.h"
 #include "orchestrator/serve/work_limit.h"
 
@@ -64,14 +65,14 @@ class ConstraintCompiler {
   // `model` must outlive this object and its constraints.
   explicit ConstraintCompiler(const ServedModel* model);
 
-  // The constraint of a request; null if it has none. Requests with different salts share none, so
-  // that no client learns from the time of an answer what others asked for. INVALID_ARGUMENT, for
-  // clients, with the name of the field, if it is not valid, contradicts the stop conditions, or
-  // the model has no end token. RESOURCE_EXHAUSTED: ConstraintCache. CANCELLED or
-  // DEADLINE_EXCEEDED, for clients.
+  // The constraint of a request whose answer begins with `reasoning`; null if it has none. Requests
+  // with different salts share none, so that no client learns from the time of an answer what
+  // others asked for. INVALID_ARGUMENT, for clients, with the name of the field, if it is not
+  // valid, contradicts the stop conditions, or the model has no end token. RESOURCE_EXHAUSTED:
+  // ConstraintCache. CANCELLED or DEADLINE_EXCEEDED, for clients.
   [[nodiscard]] absl::StatusOr<std::shared_ptr<const TokenConstraint>> Compile(
       const v1::GenerateRequest& request, absl::string_view cache_salt,
-      const ConstraintCaller& caller);
+      const ConstraintCaller& caller, ReasoningStart reasoning = ReasoningStart::kNone);
 
  private:
   // Makes the compiler at the first call, because that takes time and memory.

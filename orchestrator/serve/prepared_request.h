@@ -10,6 +10,7 @@
 #include "common/telemetry/trace_context.h"
 #include "orchestrator/cycle/sequence.h"
 #include "orchestrator/policy/policy.h"
+#include "orchestrator/serve/reasoning.h"
 #include "orchestrator/text/stop_strings.h"
 
 namespace bastion {
@@ -26,7 +27,8 @@ struct PreparedRequest {
   SpecialStops special_stops = {};
   // decode.max_tokens is the rest of the context, because the client set none.
   bool default_max_tokens = false;
-  int answers = 1;  // Answers to this prompt.
+  int answers = 1;                                   // Answers to this prompt.
+  ReasoningStart reasoning = ReasoningStart::kNone;  // How its answers begin.
   // The caller's proved name, or else its metadata client-id. Clients share the empty one.
   std::string client = {};
 

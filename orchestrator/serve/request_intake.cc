@@ -43,7 +43,8 @@ absl::StatusOr<RequestIntake::Entered> RequestIntake::Enter(
   for (size_t i = 0; i < prepared.size(); ++i) {
     PreparedRequest& one = prepared[i];
     ASSIGN_OR_RETURN(one.decode.constraint,
-                     parser_->constraints().Compile(*requests[i], one.decode.cache_salt, compiles));
+                     parser_->constraints().Compile(*requests[i], one.decode.cache_salt, compiles,
+                                                    one.reasoning));
     if (one.decode.constraint != nullptr && !scheduler_->stats().target.takes_masks) {
       return FieldError("constraint", "the verifier of this server does not support constraints");
     }

@@ -1,7 +1,5 @@
 #include "orchestrator/serve/request_parser.h"
 
-#include <google/protobuf/util/json_util.h>
-
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -10,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "common/base/check.h"
 #include "common/base/status.h"
+#include "orchestrator/serve/chat_prompt.h"
 #include "orchestrator/serve/error_details.h"
 #include "orchestrator/serve/request_id.h"
 #include "orchestrator/serve/stop_conditions.h"
@@ -44,9 +42,8 @@ constexpr size_t kOtherBytes = 96 << 10;
 // Below these values, the most likely token is chosen anyway.
 constexpr float kMinTemperature = 1e-5f;
 constexpr float kMinTopP = std::numeric_limits<float>::min();
-// Strings of clients, and the complaints of chat templates, are cut to this length in messages.
+// Strings of clients are cut to this length in messages.
 constexpr size_t kMaxQuotedBytes = 64;
-constexpr size_t kMaxComplaintBytes = 512;
 
 // The sampling parameter that `complaint` names first.
 absl::Status SamplingError(const absl::Status& complaint) {
@@ -54,48 +51,6 @@ absl::Status SamplingError(const absl::Status& complaint) {
   const size_t end = std::min(message.find_first_of(" :"), message.size());
   return FieldError(absl::StrCat("sampling.", message.substr(0, end)),
                     absl::StripLeadingAsciiWhitespace(absl::StripPrefix(message.substr(end), ":")));
-}
-
-// The error of a prompt that cannot become tokens, whatever the cause is: the client cannot do
-// better by trying again.
-absl::Status PromptError(absl::string_view field, const absl::Status& status) {
-  if (absl::IsInvalidArgument(status)) {
-    return FieldError(field, ShortenedToBytes(status.message(), kMaxComplaintBytes));
-  }
-  LOG(ERROR) << field << " cannot become tokens: " << status;
-  return FieldError(field, "cannot become tokens");
-}
-
-// The text of a conversation.
-absl::StatusOr<std::string> RenderChat(const hub::ChatTemplate& chat_template,
-                                       const v1::ChatMessages& chat) {
-  std::vector<hub::ChatMessage> messages;
-  for (const v1::ChatMessage& message : chat.messages()) {
-    messages.push_back({message.role(), message.content()});
-  }
-  std::string arguments = "{}";
-  if (chat.has_template_args()) {
-    arguments.clear();
-    const auto converted =
-        google::protobuf::util::MessageToJsonString(chat.template_args(), &arguments);
-    if (!converted.ok()) {
-      return FieldError("chat.template_args", "has a value that JSON cannot express; remove it");
-    }
-  }
-  absl::StatusOr<std::string> text =
-      chat_template.Render(messages, /*add_generation_prompt=*/true, arguments);
-  if (!text.ok()) return PromptError("chat", text.status());
-  return text;
-}
-
-// Appends all texts in `value`, each with a line break.
-void AppendTexts(const google::protobuf::Value& value, std::string* texts) {
-  absl::StrAppend(texts, value.string_value(), "\n");
-  for (const auto& item : value.list_value().values()) AppendTexts(item, texts);
-  for (const auto& [name, field] : value.struct_value().fields()) {
-    absl::StrAppend(texts, name, "\n");
-    AppendTexts(field, texts);
-  }
 }
 
 // The base name of a policy: "fixed" of "fixed:16+prior".
@@ -143,9 +98,13 @@ absl::Status RequestParser::CheckPromptBounds(const v1::GenerateRequest& request
   for (int i = 0; i < chat.messages_size(); ++i) {
     RETURN_IF_ERROR(CheckSize(absl::StrCat("chat.messages[", i, "].role"),
                               chat.messages(i).role().size(), kMaxRoleBytes, "bytes"));
-    bytes += chat.messages(i).role().size() + chat.messages(i).content().size();
+    bytes += chat.messages(i).role().size() + chat.messages(i).content().size() +
+             chat.messages(i).fields_json().size();
   }
   RETURN_IF_ERROR(CheckTextBytes("chat.messages", bytes));
+  RETURN_IF_ERROR(CheckTextBytes("chat.tools_json", bytes + chat.tools_json().size()));
+  RETURN_IF_ERROR(CheckSize("chat.template_args_json", chat.template_args_json().size(),
+                            kMaxTemplateArgsBytes, "bytes"));
   return CheckSize("chat.template_args", chat.template_args().ByteSizeLong(), kMaxTemplateArgsBytes,
                    "bytes");
 }
@@ -187,16 +146,10 @@ absl::Status RequestParser::CheckSpecialTokens(absl::string_view field,
 }
 
 absl::Status RequestParser::CheckSpecialTokens(const v1::ChatMessages& chat) const {
-  for (int i = 0; i < chat.messages_size(); ++i) {
-    const std::string field = absl::StrCat("chat.messages[", i, "]");
-    RETURN_IF_ERROR(CheckSpecialTokens(field + ".role", chat.messages(i).role()));
-    RETURN_IF_ERROR(CheckSpecialTokens(field + ".content", chat.messages(i).content()));
+  for (const auto& [field, text] : TextsOfChat(chat)) {
+    RETURN_IF_ERROR(CheckSpecialTokens(field, text));
   }
-  google::protobuf::Value arguments;
-  *arguments.mutable_struct_value() = chat.template_args();
-  std::string texts;
-  AppendTexts(arguments, &texts);
-  return CheckSpecialTokens("chat.template_args", texts);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<TokenId>> RequestParser::Encode(absl::string_view field,
@@ -232,7 +185,10 @@ absl::StatusOr<std::vector<TokenId>> RequestParser::ParsePrompt(
     }
     case v1::GenerateRequest::kChat: {
       if (!model_->chat_template) {
-        return FieldError("chat", "this model has no chat template; use text or tokens");
+        return FieldError("chat", model_->chat_problem.empty()
+                                      ? "this model has no chat template; use text or tokens"
+                                      : absl::StrCat("this model's chat template cannot be used: ",
+                                                     model_->chat_problem));
       }
       if (options_.refuse_special_tokens) {
         RETURN_IF_ERROR(CheckSpecialTokens(request.chat()));
@@ -345,6 +301,8 @@ absl::StatusOr<PreparedRequest> RequestParser::ParseText(const v1::GenerateReque
   for (const auto& [token, text] : special_stops) decode.stop_tokens.insert(token);
   ASSIGN_OR_RETURN(decode.prompt, ParsePrompt(request));
   RETURN_IF_ERROR(SetLimits(request.stop(), model_->config, decode));
+  const ReasoningStart reasoning =
+      request.has_chat() ? ReasoningStartOf(*model_, decode.prompt) : ReasoningStart::kNone;
   return PreparedRequest{request.request_id(),
                          std::move(decode),
                          std::move(policy),
@@ -352,6 +310,7 @@ absl::StatusOr<PreparedRequest> RequestParser::ParseText(const v1::GenerateReque
                          std::move(special_stops),
                          !request.stop().has_max_tokens(),
                          static_cast<int>(AnswersPerPrompt(request)),
+                         reasoning,
                          std::string(client)};
 }
 

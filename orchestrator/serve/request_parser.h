@@ -68,9 +68,9 @@ class RequestParser {
                                                       absl::string_view caller = "",
                                                       absl::string_view client = "") const {
     ASSIGN_OR_RETURN(PreparedRequest parsed, ParseText(request, caller, client));
-    ASSIGN_OR_RETURN(
-        parsed.decode.constraint,
-        constraints_->Compile(request, parsed.decode.cache_salt, {.client = std::string(client)}));
+    ASSIGN_OR_RETURN(parsed.decode.constraint,
+                     constraints_->Compile(request, parsed.decode.cache_salt,
+                                           {.client = std::string(client)}, parsed.reasoning));
     return parsed;
   }
 

@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "common/base/status.h"
 
 namespace bastion {
@@ -37,12 +38,13 @@ absl::StatusOr<std::unique_ptr<ServedModel>> ServedModel::Load(const std::string
   RETURN_IF_ERROR(Annotate(CheckVocabulary(tokenizer, config.dims.vocabulary), folder));
   const std::string name = ModelName(folder);
   auto model = std::unique_ptr<ServedModel>(
-      new ServedModel{name, std::move(config), std::move(tokenizer), std::nullopt});
+      new ServedModel{name, std::move(config), std::move(tokenizer), std::nullopt, ""});
   absl::StatusOr<hub::ChatTemplate> chat = hub::ChatTemplate::Load(folder);
   if (chat.ok()) {
     model->chat_template = *std::move(chat);
   } else if (!absl::IsNotFound(chat.status())) {
-    return chat.status();
+    model->chat_problem = std::string(chat.status().message());
+    LOG(WARNING) << "no chats, only completions: " << model->chat_problem;
   }
   return model;
 }

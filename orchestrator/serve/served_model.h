@@ -19,6 +19,9 @@ struct ServedModel {
   hub::ModelConfig config;
   hub::Tokenizer tokenizer;
   std::optional<hub::ChatTemplate> chat_template;
+  // Why the chat template cannot be used. Chats are refused with it, completions go on. Empty: it
+  // can, or there is none.
+  std::string chat_problem;
 
   // Reads the model from `folder`. Error messages name the file.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<ServedModel>> Load(const std::string& folder);

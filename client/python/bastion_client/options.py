@@ -21,16 +21,20 @@ class TokenIds:
 
 @dataclasses.dataclass(frozen=True)
 class ChatMessage:
-    role: str  # E.g. 'system', 'user' or 'assistant'.
+    role: str  # E.g. 'system', 'user', 'assistant' or 'tool'.
     content: str
+    fields_json: Optional[str] = None  # A JSON object: further fields, e.g. '{"tool_calls": […]}'.
 
 
 @dataclasses.dataclass(frozen=True)
 class ChatMessages:
     """A conversation. The server renders it with the model's chat template."""
     messages: Sequence[ChatMessage]
-    # Further variables of the template, e.g. {'enable_thinking': False} with Qwen3.
+    # Further variables of the template, e.g. {'enable_thinking': False} with Qwen3. Names lose their
+    # order and integers become floats; template_args_json, a JSON object, keeps them.
     template_args: Optional[Mapping[str, Any]] = None
+    template_args_json: Optional[str] = None
+    tools_json: Optional[str] = None  # A JSON list: the tools that the model may call.
 
 
 # A str is text to continue.
@@ -62,12 +66,23 @@ class StopConditions:
 
 
 @dataclasses.dataclass(frozen=True)
+class SchemaGrammar:
+    """A Lark grammar some of whose rules are JSON schemas."""
+    grammar: str  # It begins with `start`.
+    # By the name of the rule, which has only the characters a to z, 0 to 9 and _.
+    json_schemas: Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
 class Constraint:
-    """A language that the text of an answer belongs to. Set one field. An answer that ends with
-    FinishReason.STOP obeys it, unless a stop string or stop token cut it off."""
+    """A language that the text of an answer belongs to. Set one of the first four fields. An answer
+    that ends with FinishReason.STOP obeys it, unless a stop string or stop token cut it off."""
     json_schema: Optional[str] = None  # A JSON schema, as JSON text.
     regex: Optional[str] = None  # The whole text matches.
     grammar: Optional[str] = None  # A Lark grammar. It begins with `start`.
+    schema_grammar: Optional[SchemaGrammar] = None
+    # It holds for the text after the reasoning of a model that thinks. Not with `regex`.
+    after_reasoning: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -95,13 +95,14 @@ class Scenarios:
 
     def test_a_prompt_may_be_a_conversation(self):
         chat = ChatMessages([ChatMessage('system', 'Be brief.'), ChatMessage('user', 'Hi')],
-                            {'enable_thinking': False})
+                            {'enable_thinking': False}, tools_json='[]')
         with FakeServer() as server:
             self.read(server, prompt=chat)
         sent = server.calls[0].request.chat
         self.assertEqual([(m.role, m.content) for m in sent.messages],
                          [('system', 'Be brief.'), ('user', 'Hi')])
         self.assertEqual(dict(sent.template_args), {'enable_thinking': False})
+        self.assertEqual(sent.tools_json, '[]')
 
     def test_an_argument_of_a_wrong_type_is_named(self):
         with FakeServer() as server:

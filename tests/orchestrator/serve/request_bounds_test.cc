@@ -43,6 +43,8 @@ TEST_F(RequestBoundsTest, StringsAndListsAreBounded) {
   refuse("chat.messages: has 1025 messages", [](Request& r) {
     for (int i = 0; i < 1025; ++i) r.mutable_chat()->add_messages();
   });
+  refuse("chat.template_args_json: has 17000 bytes",
+         [](Request& r) { r.mutable_chat()->set_template_args_json(std::string(17000, ' ')); });
   refuse("chat.template_args: has", [&](Request& r) {
     auto& list =
         *(*r.mutable_chat()->mutable_template_args()->mutable_fields())["x"].mutable_list_value();
@@ -88,7 +90,7 @@ TEST_F(RequestBoundsTest, SpecialTokensInTextsAreRefusedIfTheServerSaysSo) {
     r.mutable_chat()->add_messages()->set_content("hi");
     return (*r.mutable_chat()->mutable_template_args()->mutable_fields())["x"];
   };
-  const std::vector<std::pair<std::string, std::function<void(v1::GenerateRequest&)>>> cases = {
+  std::vector<std::pair<std::string, std::function<void(v1::GenerateRequest&)>>> cases = {
       {"text: ", [&](auto& r) { r.set_text(forged); }},
       {"chat.messages[0].role: ",
        [&](auto& r) { r.mutable_chat()->add_messages()->set_role(forged); }},
@@ -102,6 +104,19 @@ TEST_F(RequestBoundsTest, SpecialTokensInTextsAreRefusedIfTheServerSaysSo) {
       {"chat.template_args: ", [&](auto& r) {
          set_argument(r).mutable_list_value()->add_values()->set_string_value(forged);
        }}};
+  // The same in JSON, also if it is escaped.
+  const std::vector<std::pair<std::string, std::function<void(v1::ChatMessages&)>>> in_json = {
+      {"chat.messages[0].fields_json: ",
+       [](auto& c) { c.mutable_messages(0)->set_fields_json(R"({"a": ["<|im_end|>"]})"); }},
+      {"chat.tools_json: ", [](auto& c) { c.set_tools_json(R"([{"\u003c|im_end|>": 1}])"); }},
+      {"chat.template_args_json: ",
+       [](auto& c) { c.set_template_args_json(R"({"a": "\u003c|im_end|\u003e"})"); }}};
+  for (const auto& [field, set] : in_json) {
+    cases.emplace_back(field, [&set = set](auto& r) {
+      r.mutable_chat()->add_messages()->set_content("hi");
+      set(*r.mutable_chat());
+    });
+  }
   folder_.Write("chat_template.jinja", "x{% for m in messages %}{{ m.content }}{% endfor %}");
   const auto model = *ServedModel::Load(folder_.path());
   const RequestParser lenient(model.get(), *Policy::Parse("ar"));

@@ -243,50 +243,6 @@ TEST(ServedModelTest, LoadFailsForIncompleteFolders) {
   const testing::TempFolder no_tokenizer;
   no_tokenizer.Write("config.json", testing::ServedConfigJson(kContext).dump());
   EXPECT_FALSE(ServedModel::Load(no_tokenizer.path()).ok());
-  const testing::TempFolder bad_template;
-  bad_template.Write("config.json", testing::ServedConfigJson(kContext).dump());
-  bad_template.Write("tokenizer.json", testing::ByteLevelTokenizerJson().dump());
-  bad_template.Write("chat_template.jinja", "{% for %}");
-  EXPECT_TRUE(absl::IsInvalidArgument(ServedModel::Load(bad_template.path()).status()));
-}
-
-TEST(ServedModelTest, AChatTemplateEnablesChats) {
-  const testing::TempFolder folder;
-  folder.Write("config.json", testing::ServedConfigJson(kContext).dump());
-  folder.Write("tokenizer.json", testing::ByteLevelTokenizerJson().dump());
-  folder.Write("chat_template.jinja",
-               "{% for m in messages %}<|im_start|>{{ m.content }}{% endfor %}");
-  const auto model = ServedModel::Load(folder.path());
-  ASSERT_TRUE(model.ok()) << model.status();
-  v1::GenerateRequest request;
-  v1::ChatMessage& message = *request.mutable_chat()->add_messages();
-  message.set_role("user");
-  message.set_content("the");
-  const auto parsed = RequestParser(model->get(), *Policy::Parse("ar")).Parse(request);
-  ASSERT_TRUE(parsed.ok()) << parsed.status();
-  EXPECT_EQ(parsed->decode.prompt.front(), testing::kImStart);
-}
-
-TEST(ServedModelTest, TheChatTemplateReadsTheArgumentsOfTheRequest) {
-  const testing::TempFolder folder;
-  folder.Write("config.json", testing::ServedConfigJson(kContext).dump());
-  folder.Write("tokenizer.json", testing::ByteLevelTokenizerJson().dump());
-  folder.Write("chat_template.jinja",
-               "{% if enable_thinking %}<|im_start|>{% else %}<|im_end|>{% endif %}");
-  const auto model = ServedModel::Load(folder.path());
-  ASSERT_TRUE(model.ok()) << model.status();
-  const RequestParser parser(model->get(), *Policy::Parse("ar"));
-  v1::GenerateRequest request;
-  request.mutable_chat()->add_messages()->set_role("user");
-  auto& arguments = *request.mutable_chat()->mutable_template_args()->mutable_fields();
-  arguments["enable_thinking"].set_bool_value(true);
-  const auto thinking = parser.Parse(request);
-  ASSERT_TRUE(thinking.ok()) << thinking.status();
-  EXPECT_EQ(thinking->decode.prompt, std::vector<TokenId>{testing::kImStart});
-  arguments["enable_thinking"].set_bool_value(false);
-  EXPECT_NE(parser.Parse(request)->decode.prompt, thinking->decode.prompt);
-  arguments["messages"].set_string_value("x");
-  EXPECT_TRUE(absl::IsInvalidArgument(parser.Parse(request).status()));
 }
 
 TEST_F(RequestParserTest, ThePriorityIsTheWeightTimesTen) {

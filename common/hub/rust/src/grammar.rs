@@ -1,6 +1,7 @@
 //! Grammars that limit which tokens may follow each other: JSON schemas, regular expressions and
 //! Lark grammars, compiled by llguidance.
 
+use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
@@ -167,8 +168,8 @@ pub fn with_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, F
     })
 }
 
-/// A JSON document like those of Python's `json.dumps`, unless the schema says otherwise.
-fn json_grammar(text: &str) -> Result<TopLevelGrammar, Failure> {
+/// A schema of documents like those of Python's `json.dumps`, unless it says otherwise.
+fn checked_schema(text: &str) -> Result<Value, Failure> {
     let mut schema: Value = serde_json::from_str(text).map_err(Failure::invalid)?;
     schema::prepare(&mut schema)?;
     check_bounds(&schema)?;
@@ -177,15 +178,45 @@ fn json_grammar(text: &str) -> Result<TopLevelGrammar, Failure> {
             || json!({"whitespace_flexible": false, "item_separator": ", ", "key_separator": ": "}),
         );
     }
-    Ok(TopLevelGrammar::from_json_schema(schema))
+    Ok(schema)
+}
+
+/// A Lark grammar and further rules that are JSON schemas.
+#[derive(serde::Deserialize)]
+struct SchemaGrammar {
+    grammar: String,
+    schemas: BTreeMap<String, String>,
+}
+
+fn schema_grammar(text: &str) -> Result<TopLevelGrammar, Failure> {
+    let SchemaGrammar { mut grammar, schemas } =
+        serde_json::from_str(text).map_err(Failure::invalid)?;
+    if grammar.contains("%json") {
+        return Err(Failure::invalid("%json is not supported here"));
+    }
+    for (name, schema) in schemas {
+        let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        if name.is_empty() || !name.chars().all(is_name) {
+            return Err(Failure::invalid(
+                "a rule has a name with other characters than a-z, 0-9, _",
+            ));
+        }
+        let schema = checked_schema(&schema).map_err(|Failure { code, message }| Failure {
+            code,
+            message: format!("{name}: {message}"),
+        })?;
+        grammar += &format!("\n{name}: %json {schema}\n");
+    }
+    Ok(TopLevelGrammar::from_lark(grammar))
 }
 
 fn grammar_of(kind: u32, text: &str) -> Result<TopLevelGrammar, Failure> {
     match kind {
-        0 => json_grammar(text),
+        0 => Ok(TopLevelGrammar::from_json_schema(checked_schema(text)?)),
         1 => Ok(TopLevelGrammar::from_grammar(GrammarWithLexer::from_regex(text))),
         2 if text.contains("%json") => Err(Failure::invalid("%json is not supported here")),
         2 => Ok(TopLevelGrammar::from_lark(text.to_owned())),
+        3 => schema_grammar(text),
         _ => Err(Failure::invalid(format!("there is no grammar of kind {kind}"))),
     }
 }
