@@ -51,11 +51,12 @@ std::pair<const char*, Json> TypeAndCode(int http_status) {
 }  // namespace
 
 OpenAiAnswers::OpenAiAnswers(const OpenAiRequest& request, const ServedModel& model,
-                             const std::string& id, absl::Time created)
+                             const std::string& id, absl::Time created, const AnswerForm& form)
     : request_(request),
       model_(model),
       id_(absl::StrCat(is_chat() ? "chatcmpl-" : "cmpl-", id)),
       created_(absl::ToUnixSeconds(created)),
+      form_(form),
       answers_per_prompt_(static_cast<int>(RequestParser::AnswersPerPrompt(request.generate))),
       answers_(answers_per_prompt_ * (1 + request.other_prompts.size()),
                Answer{.logprobs = OpenAiLogprobs(request.kind, &model.tokenizer)}) {}
@@ -70,16 +71,25 @@ OpenAiAnswers::Json OpenAiAnswers::Envelope(const char* type, Json choices) cons
 }
 
 OpenAiAnswers::Json OpenAiAnswers::Usage() const {
-  return {{"prompt_tokens", prompt_tokens_},
-          {"completion_tokens", completion_tokens_},
-          {"total_tokens", prompt_tokens_ + completion_tokens_},
-          {"prompt_tokens_details", {{"cached_tokens", cached_tokens_}}}};
+  Json usage = {{"prompt_tokens", prompt_tokens_},
+                {"completion_tokens", completion_tokens_},
+                {"total_tokens", prompt_tokens_ + completion_tokens_},
+                {"prompt_tokens_details", {{"cached_tokens", cached_tokens_}}}};
+  if (form_.reasoning == ReasoningStart::kNone) return usage;
+  int64_t reasoning_tokens = 0;
+  for (const Answer& answer : answers_) {
+    if (answer.chat) reasoning_tokens += answer.chat->reasoning_tokens();
+  }
+  usage["completion_tokens_details"] = {{"reasoning_tokens", reasoning_tokens}};
+  return usage;
 }
 
 void OpenAiAnswers::SetFinish(const OutputDelta& delta, Json* choice) const {
   Json& reason = (*choice)["finish_reason"];
   if (!delta.end) return;
-  reason = FinishReasonName(delta.end->reason);
+  const auto& chat = answers_[delta.answer].chat;
+  const bool calls = delta.end->reason != FinishReason::kLength && chat && chat->has_calls();
+  reason = calls ? "tool_calls" : FinishReasonName(delta.end->reason);
   // What stopped the answer, as vLLM names it. Null: the end-of-sequence token, or the length.
   Json& stop = (*choice)["stop_reason"];
   if (!delta.end->stop_string.empty()) stop = delta.end->stop_string;
@@ -103,16 +113,25 @@ void OpenAiAnswers::Count(const OutputDelta& delta) {
   cached_tokens_ += delta.end->cached_prompt_tokens;
 }
 
+ChatAnswer& OpenAiAnswers::ChatOf(int answer) {
+  std::optional<ChatAnswer>& chat = answers_[answer].chat;
+  if (!chat) chat.emplace(request_, form_, absl::StrCat(id_, "/", answer), &model_.tokenizer);
+  return *chat;
+}
+
 std::string OpenAiAnswers::Events(const OutputDelta& delta) {
   Count(delta);
+  Json fields = is_chat() ? ChatOf(delta.answer).Push(delta) : Json();
+  const bool has_text = is_chat() ? !fields.empty() : !delta.text.empty();
   Json logprobs = Logprobs(delta);
   const bool has_tokens = !logprobs.is_null() && !logprobs.front().empty();
-  if (delta.text.empty() && !has_tokens && !delta.end) return "";
+  if (!has_text && !has_tokens && !delta.end) return "";
   Json choice = {{"index", delta.answer}};
   if (is_chat()) {
     Json& message = choice["delta"] = Json::object();
     if (!std::exchange(answers_[delta.answer].has_begun, true)) message["role"] = "assistant";
-    message["content"] = delta.text;
+    if (fields.empty()) fields["content"] = "";
+    message.update(fields);
   } else {
     choice["text"] = delta.text;
   }
@@ -137,7 +156,11 @@ std::string OpenAiAnswers::LastEvents() const {
 void OpenAiAnswers::Add(const OutputDelta& delta) {
   Count(delta);
   Answer& answer = answers_[delta.answer];
-  answer.text += delta.text;
+  if (is_chat()) {
+    (void)ChatOf(delta.answer).Push(delta);
+  } else {
+    answer.text += delta.text;
+  }
   AppendLists(Logprobs(delta), &answer.lists);
   SetFinish(delta, &answer.finish);
 }
@@ -148,8 +171,7 @@ std::string OpenAiAnswers::Object() {
     Answer& answer = answers_[i];
     Json choice = {{"index", i}};
     if (is_chat()) {
-      choice["message"] = {
-          {"role", "assistant"}, {"content", std::move(answer.text)}, {"refusal", nullptr}};
+      choice["message"] = ChatOf(static_cast<int>(i)).Message();
     } else {
       choice["text"] = std::move(answer.text);
     }

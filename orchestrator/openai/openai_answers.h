@@ -5,11 +5,13 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "orchestrator/openai/chat_answer.h"
 #include "orchestrator/openai/openai_logprobs.h"
 #include "orchestrator/openai/openai_request.h"
 #include "orchestrator/serve/request_stream.h"
@@ -19,10 +21,10 @@ namespace bastion {
 
 class OpenAiAnswers {
  public:
-  // `request` and `model` must outlive this object. `id` is the id of the request, `created` the
-  // time of its arrival.
+  // `request` and `model` must outlive this object; `form` is for chats. `id` is the id of the
+  // request, `created` the time of its arrival.
   OpenAiAnswers(const OpenAiRequest& request, const ServedModel& model, const std::string& id,
-                absl::Time created);
+                absl::Time created, const AnswerForm& form = {});
 
   // Returns the event of `delta`. An answer's first event also has its role. Empty if `delta` only
   // has tokens whose text is not complete yet.
@@ -42,17 +44,20 @@ class OpenAiAnswers {
   // An object or event with these choices.
   [[nodiscard]] Json Envelope(const char* type, Json choices) const;
   [[nodiscard]] Json Usage() const;
-  // Sets how an answer ended; null before its end.
+  // Sets how an answer ended; null before its end. An answer that calls tools ends for that reason.
   void SetFinish(const OutputDelta& delta, Json* choice) const;
   // The log-probabilities that are due with a delta; null if they are not wanted.
   [[nodiscard]] Json Logprobs(const OutputDelta& delta);
   // Records that `delta` has been sent.
   void Count(const OutputDelta& delta);
+  // The answer of a chat. REQUIRES: is_chat().
+  [[nodiscard]] ChatAnswer& ChatOf(int answer);
 
   struct Answer {
     bool has_begun = false;
     OpenAiLogprobs logprobs;
-    std::string text = {};
+    std::string text = {};  // The text of a completion.
+    std::optional<ChatAnswer> chat = {};
     Json lists = {};  // Null, or the lists of log-probabilities so far.
     Json finish = {};
   };
@@ -61,6 +66,7 @@ class OpenAiAnswers {
   const ServedModel& model_;
   const std::string id_;
   const int64_t created_;  // Unix seconds.
+  const AnswerForm form_;
   const int answers_per_prompt_;
   std::vector<Answer> answers_;  // Those to the first prompt come first.
   int64_t prompt_tokens_ = 0, cached_tokens_ = 0, completion_tokens_ = 0;

@@ -7,7 +7,7 @@
 #include "absl/time/clock.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
-#include "orchestrator/openai/openai_answers.h"
+#include "orchestrator/openai/openai_tools.h"
 #include "orchestrator/serve/error_details.h"
 #include "orchestrator/serve/http_status.h"
 #include "orchestrator/serve/live_request.h"
@@ -41,16 +41,23 @@ std::string HeaderOf(const HttpRequest& request, const char* name) {
   return found == request.headers.end() ? "" : found->second;
 }
 
+ToolFormat FormatOf(const ServedModel& model) {
+  return model.chat_template ? ToolFormatOf(model.chat_template->tool_source())
+                             : ToolFormat::kHermes;
+}
+
 const char* PathOf(OpenAiKind kind) {
   return kind == OpenAiKind::kChat ? "/v1/chat/completions" : "/v1/completions";
 }
 
 }  // namespace
 
-OpenAiApi::OpenAiApi(const CallOptions& calls, RequestIntake* intake, Tracer* tracer)
+OpenAiApi::OpenAiApi(const CallOptions& calls, RequestIntake* intake, Tracer* tracer,
+                     std::optional<ToolFormat> format)
     : calls_(calls),
       intake_(intake),
       tracer_(tracer),
+      format_(format.value_or(FormatOf(*calls.model))),
       started_(absl::Now()),
       parsing_(kParsing, kParsingBytes) {}
 
@@ -142,10 +149,12 @@ absl::Status OpenAiApi::Serve(const Call& call, OpenAiRequest& request) {
   }
   call.trace.SetRequests(prepared, calls_.model->name);
   for (PreparedRequest& one : prepared) one.trace = call.trace.context();
+  const AnswerForm form = {format_, prepared.front().reasoning};
   absl::StatusOr<SubmittedCall> submitted = SubmittedCall::Submit(calls_, std::move(prepared));
   if (!submitted.ok()) return refuse(submitted.status());
-  if (!request.stream) return SendAtEnd(call, request, *submitted);
-  Stream(call, request, *submitted);
+  OpenAiAnswers answers(request, *calls_.model, call.id, absl::Now(), form);
+  if (!request.stream) return SendAtEnd(call, answers, *submitted);
+  Stream(call, request, answers, *submitted);
   return absl::OkStatus();
 }
 
@@ -154,7 +163,9 @@ absl::StatusOr<OpenAiRequest> OpenAiApi::Read(const Call& call) {
   ASSIGN_OR_RETURN(const WorkLimit::Turn turn,
                    parsing_.Wait(call.http.body.size(), absl::InfiniteDuration(),
                                  [&] { return !call.response.connected(); }));
-  return ParseOpenAiRequest(call.kind, call.http.body);
+  ASSIGN_OR_RETURN(OpenAiRequest request, ParseOpenAiRequest(call.kind, call.http.body));
+  ConstrainAnswers(*calls_.model, format_, &request);
+  return request;
 }
 
 absl::StatusOr<RequestIntake::Entered> OpenAiApi::Enter(const Call& call,
@@ -168,9 +179,8 @@ absl::StatusOr<RequestIntake::Entered> OpenAiApi::Enter(const Call& call,
                                    .is_canceled = [&] { return !call.response.connected(); }});
 }
 
-void OpenAiApi::Stream(const Call& call, const OpenAiRequest& request,
+void OpenAiApi::Stream(const Call& call, const OpenAiRequest& request, OpenAiAnswers& answers,
                        SubmittedCall& submitted) const {
-  OpenAiAnswers answers(request, *calls_.model, call.id, absl::Now());
   call.response.Begin(200, kEvents);
   OutputDelta delta;
   while (submitted.Next([&] { return !call.response.connected(); }, delta)) {
@@ -188,9 +198,8 @@ void OpenAiApi::Stream(const Call& call, const OpenAiRequest& request,
                           : absl::StrCat("data: ", OpenAiErrorJson(request, status), "\n\n"));
 }
 
-absl::Status OpenAiApi::SendAtEnd(const Call& call, const OpenAiRequest& request,
+absl::Status OpenAiApi::SendAtEnd(const Call& call, OpenAiAnswers& answers,
                                   SubmittedCall& submitted) const {
-  OpenAiAnswers answers(request, *calls_.model, call.id, absl::Now());
   OutputDelta delta;
   size_t bytes = 0;
   while (submitted.Next([&] { return !call.response.connected(); }, delta)) {

@@ -5,6 +5,7 @@
 #ifndef BASTION_ORCHESTRATOR_OPENAI_OPENAI_API_H_
 #define BASTION_ORCHESTRATOR_OPENAI_OPENAI_API_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "absl/time/time.h"
 #include "common/http/http_server.h"
 #include "common/telemetry/tracer.h"
+#include "orchestrator/openai/openai_answers.h"
 #include "orchestrator/openai/openai_request.h"
 #include "orchestrator/serve/call_trace.h"
 #include "orchestrator/serve/request_intake.h"
@@ -27,7 +29,9 @@ class OpenAiApi {
   static constexpr char kClient[] = "openai";
 
   // All pointers must outlive this object and the server of its routes. `tracer` may be null.
-  OpenAiApi(const CallOptions& calls, RequestIntake* intake, Tracer* tracer);
+  // `format` is how the model calls tools; nullopt: as its chat template shows.
+  OpenAiApi(const CallOptions& calls, RequestIntake* intake, Tracer* tracer,
+            std::optional<ToolFormat> format = std::nullopt);
 
   // POST /v1/completions and /v1/chat/completions, GET /v1/models, /v1/models/MODEL and /health.
   [[nodiscard]] std::vector<HttpRoute> Routes();
@@ -52,15 +56,17 @@ class OpenAiApi {
   [[nodiscard]] absl::StatusOr<RequestIntake::Entered> Enter(const Call& call,
                                                              const OpenAiRequest& request);
   // Streams the output as events, with an event for an error.
-  void Stream(const Call& call, const OpenAiRequest& request, SubmittedCall& submitted) const;
+  void Stream(const Call& call, const OpenAiRequest& request, OpenAiAnswers& answers,
+              SubmittedCall& submitted) const;
   // Sends all output at the end.
-  [[nodiscard]] absl::Status SendAtEnd(const Call& call, const OpenAiRequest& request,
+  [[nodiscard]] absl::Status SendAtEnd(const Call& call, OpenAiAnswers& answers,
                                        SubmittedCall& submitted) const;
   [[nodiscard]] std::string ModelJson() const;
 
   const CallOptions calls_;
   RequestIntake* const intake_;
   Tracer* const tracer_;
+  const ToolFormat format_;
   const absl::Time started_;
   WorkLimit parsing_;  // Parsed bodies take several times their bytes.
 };

@@ -1,12 +1,11 @@
 #include "orchestrator/openai/openai_prompt.h"
 
-#include <google/protobuf/util/json_util.h>
-
 #include <limits>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "orchestrator/openai/openai_tools.h"
 #include "orchestrator/serve/request_parser.h"
 
 namespace bastion {
@@ -54,6 +53,7 @@ absl::StatusOr<std::string> Content(const JsonArgument& argument) {
 }
 
 absl::Status SetMessage(const JsonArgument& argument, v1::ChatMessage* message) {
+  json fields = json::object();
   RETURN_IF_ERROR(argument.ForEachField([&](const std::string& name, const JsonArgument& field) {
     if (name == "role") {
       ASSIGN_OR_RETURN(*message->mutable_role(), field.String());
@@ -65,11 +65,9 @@ absl::Status SetMessage(const JsonArgument& argument, v1::ChatMessage* message) 
       ASSIGN_OR_RETURN(*message->mutable_content(), Content(field));
       return absl::OkStatus();
     }
-    if (name == "name") return field.String().status();  // Chat templates do not show it.
-    // What answers have that a client sends back.
-    if (name == "annotations") return field.MustBe(json::array());
-    return field.Error("is not a parameter that this server supports");
+    return SetMessageField(name, field, &fields);
   }));
+  if (!fields.empty()) message->set_fields_json(fields.dump());
   return message->role().empty() ? argument.Error("has no role") : absl::OkStatus();
 }
 
@@ -99,9 +97,9 @@ absl::Status SetMessages(const JsonArgument& argument, OpenAiRequest* request) {
 
 absl::Status SetTemplateArguments(const JsonArgument& argument, OpenAiRequest* request) {
   if (!argument.value().is_object()) return argument.Error("must be an object");
-  const auto converted = google::protobuf::util::JsonStringToMessage(
-      argument.value().dump(), request->generate.mutable_chat()->mutable_template_args());
-  return converted.ok() ? absl::OkStatus() : argument.Error("has a value that is not supported");
+  // Text keeps the order of names and the type of numbers, so that templates print what was sent.
+  request->generate.mutable_chat()->set_template_args_json(argument.value().dump());
+  return absl::OkStatus();
 }
 
 }  // namespace bastion

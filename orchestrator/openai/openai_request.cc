@@ -12,6 +12,7 @@
 #include "orchestrator/openai/json_argument.h"
 #include "orchestrator/openai/openai_constraint.h"
 #include "orchestrator/openai/openai_prompt.h"
+#include "orchestrator/openai/openai_tools.h"
 #include "orchestrator/serve/error_details.h"
 #include "orchestrator/serve/request_parser.h"
 
@@ -217,8 +218,8 @@ absl::Status MustBeMedium(const JsonArgument& argument, OpenAiRequest*) {
   return argument.MustBe("medium");
 }
 
-// The choice among no tools.
-absl::Status SetToolChoice(const JsonArgument& argument, OpenAiRequest*) {
+// The choice among no functions.
+absl::Status SetFunctionCall(const JsonArgument& argument, OpenAiRequest*) {
   if (argument.value() == "auto") return absl::OkStatus();
   return argument.MustBe("none");
 }
@@ -269,13 +270,13 @@ constexpr Parameter kOfChats[] = {
     {"add_generation_prompt", MustBe<true>},
     {"chat_template_kwargs", SetTemplateArguments},
     {"continue_final_message", MustBe<false>},
-    {"function_call", SetToolChoice},
+    {"function_call", SetFunctionCall},
     {"functions", MustBeEmpty},
     {"logprobs", SetChatLogprobs},
     {"max_completion_tokens", SetMaxCompletionTokens},
     {"messages", SetMessages},
     {"modalities", MustBeText},
-    {"parallel_tool_calls", Ignore},
+    {"parallel_tool_calls", SetParallelToolCalls},
     {"prediction", Ignore},
     {"prompt_cache_key", Ignore},
     {"prompt_cache_retention", Ignore},
@@ -283,7 +284,7 @@ constexpr Parameter kOfChats[] = {
     {"service_tier", Ignore},
     {"store", Ignore},
     {"tool_choice", SetToolChoice},
-    {"tools", MustBeEmpty},
+    {"tools", SetTools},
     {"top_logprobs", SetTopLogprobs},
     {"verbosity", MustBeMedium},
 };
@@ -341,7 +342,7 @@ absl::Status Complete(OpenAiRequest* request) {
   if (request->logprobs && !generate.output().has_logprobs()) {
     generate.mutable_output()->set_logprobs(0);
   }
-  return absl::OkStatus();
+  return CompleteTools(request);
 }
 
 }  // namespace
@@ -365,9 +366,11 @@ std::string OpenAiField(const OpenAiRequest& request, const std::string& field) 
   if (field == "output.logprobs") return is_chat ? "top_logprobs" : "logprobs";
   if (field == "text" || field == "tokens") return "prompt";
   if (field == "prompt" || field == "chat") return is_chat ? "messages" : "prompt";
-  if (field == "chat.template_args") return "chat_template_kwargs";
+  if (field == "chat.template_args_json") return "chat_template_kwargs";
+  if (field == "chat.tools_json") return "tools";
   if (absl::StartsWith(field, "constraint")) return request.constraint_parameter;
   absl::string_view name = field;
+  absl::ConsumeSuffix(&name, ".fields_json");
   for (const char* message : {"sampling.", "stop.", "chat."}) {
     if (absl::ConsumePrefix(&name, message)) break;
   }

@@ -12,10 +12,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "bastion/v1/generation.pb.h"
+#include "orchestrator/openai/tool_format.h"
 
 namespace bastion {
 
 enum class OpenAiKind { kCompletion, kChat };
+// Whether the answer may or must call a tool.
+enum class ToolChoice { kNone, kAuto, kRequired };
 
 struct OpenAiRequest {
   OpenAiKind kind = OpenAiKind::kCompletion;
@@ -25,12 +28,16 @@ struct OpenAiRequest {
   bool stream = false;
   bool stream_usage = false;  // The stream ends with the usage.
   std::string user;           // Whom the request is for, as the client says. May be empty.
+  std::vector<Tool> tools;    // Those that the answer may call.
+  ToolChoice tool_choice = ToolChoice::kAuto;
+  bool parallel_tool_calls = true;
   // The parameter that has the constraint.
   const char* constraint_parameter = "response_format";
   // ---- until the request is complete ----
   bool logprobs = false;  // The chat asks for log-probabilities.
   bool has_max_completion_tokens = false;
   std::optional<uint64_t> best_of;
+  std::string chosen_tool;  // The name in tool_choice.
 };
 
 // Parses a body. INVALID_ARGUMENT, for clients, with the name of the parameter if it is unknown,

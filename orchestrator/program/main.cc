@@ -64,6 +64,10 @@ ABSL_FLAG(
 ABSL_FLAG(std::vector<std::string>, allowed_policies, {},
           "Policies that requests may ask for, by their base names, e.g. ar,default,fixed. The "
           "policy of --policy is always allowed. Empty: all.");
+ABSL_FLAG(
+    std::string, tool_format, "auto",
+    "How the model writes calls of tools: hermes, llama or mistral. auto: as its chat template "
+    "shows.");
 ABSL_FLAG(int, max_prompt_bytes, 0,
           "Maximum number of bytes of a prompt's text. 0: the longest text that may fit into the "
           "context, at least 64 KiB and at most 1 MiB.");
@@ -270,6 +274,14 @@ absl::StatusOr<PeerOptions> ReadPeerOptions(const std::shared_ptr<const wire::Se
   return options;
 }
 
+// Nullopt: the chat template shows it.
+absl::StatusOr<std::optional<ToolFormat>> ReadToolFormat() {
+  const std::string name = absl::GetFlag(FLAGS_tool_format);
+  if (name == "auto") return std::nullopt;
+  ASSIGN_OR_RETURN(const ToolFormat format, ParseToolFormat(name));
+  return std::optional<ToolFormat>(format);
+}
+
 // How often the watchdog looks for slow clients.
 absl::Duration WatchInterval(absl::Duration slow_client) {
   return std::clamp(slow_client / 16, absl::Milliseconds(1), absl::Seconds(1));
@@ -327,7 +339,8 @@ absl::Status Run(wire::StopSignals& signals) {
   const CallOptions calls = {model.get(), &scheduler, serving.observer(),
                              absl::GetFlag(FLAGS_stream_interval)};
   Console console(calls, &intake, serving.feed(), absl::GetFlag(FLAGS_show_text));
-  OpenAiApi openai(calls, &intake, telemetry->tracer());
+  ASSIGN_OR_RETURN(const auto tool_format, ReadToolFormat());
+  OpenAiApi openai(calls, &intake, telemetry->tracer(), tool_format);
   RETURN_IF_ERROR(telemetry->Serve(
       [&] {
         serving.Refresh(scheduler.stats());
@@ -363,7 +376,7 @@ int main(int argc, char** argv) {
           "--target deploy/demo_model/target --verifier unix:///run/bastion/verifier.sock "
           "--drafter unix:///run/bastion/drafter.sock",
       .required = {"target"},
-      .groups = {{"Model", {"target DIR", "model_name NAME"}},
+      .groups = {{"Model", {"target DIR", "model_name NAME", "tool_format FORMAT"}},
                  {"Connections",
                   {"listen ADDRESSES", "verifier ADDRESS", "drafter ADDRESS", "carrier CARRIER",
                    "max_streams N", "max_connection_idle DURATION", "max_connection_age DURATION"}},

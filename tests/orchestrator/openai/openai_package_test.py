@@ -21,7 +21,16 @@ from demo_services import MODELS, DemoServices, total  # noqa: E402
 PROMPT = 'def f('
 MESSAGES = [{'role': 'user', 'content': 'Write a function'}]
 # The demo target has none.
-CHAT_TEMPLATE = '{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:'
+CHAT_TEMPLATE = ('{% if tools %}{{ tools | tojson }}\n{% endif %}{% for m in messages %}{{ m.role }}: {{ m.content }}'
+                 '{% for c in m.tool_calls or [] %}{{ c.function | tojson }}{% endfor %}\n{% endfor %}assistant:')
+TOOLS = [
+    {'type': 'function', 'function': {
+        'name': name, 'description': f'The {name} of a place.', 'strict': True,
+        'parameters': {'type': 'object', 'required': ['place', 'days'], 'additionalProperties': False,
+                       'properties': {'place': {'enum': ['Oslo', 'Rome']}, 'days': {'enum': [1, 2, 3]},
+                                      'kinds': {'type': 'array', 'items': {'$ref': '#/$defs/kind'}, 'maxItems': 2}},
+                       '$defs': {'kind': {'enum': ['a', 'b']}}}}}
+    for name in ('weather', 'time')]
 MALFORMED = [
     {'temperature': -1},
     {'temperature': 'hot'},
@@ -166,6 +175,66 @@ class OpenAiPackageTest(unittest.TestCase):
             response_format={'type': 'json_schema', 'json_schema': {'name': 'ok', 'schema': schema}})
         self.assertIsInstance(json.loads(answer.choices[0].message.content)['ok'], bool)
         self.assertEqual(answer.choices[0].finish_reason, 'stop')
+
+    def call_tools(self, stream, messages, **parameters):
+        """A message of the assistant that calls tools, and why it ended."""
+        answer = self.client.chat.completions.create(
+            model='target', messages=messages, tools=TOOLS, max_tokens=400, seed=5, stream=stream,
+            **{'tool_choice': 'required', 'parallel_tool_calls': False, 'temperature': 0.8, **parameters})
+        if not stream:
+            choice = answer.choices[0]
+            return choice.message.model_dump(exclude_none=True, include={'role', 'tool_calls'}), choice.finish_reason
+        message, reason = {'tool_calls': []}, None
+        for chunk in answer:
+            choice = chunk.choices[0]
+            message['role'] = choice.delta.role or message['role']
+            for call in choice.delta.tool_calls or []:
+                if call.id:
+                    self.assertEqual(call.index, len(message['tool_calls']))
+                    message['tool_calls'].append({'id': call.id, 'type': call.type,
+                                                  'function': {'name': call.function.name, 'arguments': ''}})
+                message['tool_calls'][call.index]['function']['arguments'] += call.function.arguments or ''
+            reason = choice.finish_reason or reason
+        return message, reason
+
+    def tool_loop(self, stream, **parameters):
+        """The calls of two turns."""
+        messages, calls = list(MESSAGES), []
+        for _ in range(2):
+            message, reason = self.call_tools(stream, messages, **parameters)
+            self.assertEqual(reason, 'tool_calls')
+            self.assertTrue(message['tool_calls'])
+            messages.append(message)
+            for call in message['tool_calls']:
+                function = call['function']
+                self.assertIn(function['name'], ('weather', 'time'))
+                self.assertLessEqual({'place', 'days'}, json.loads(function['arguments']).keys())
+                calls.append((function['name'], function['arguments']))
+                messages.append({'role': 'tool', 'tool_call_id': call['id'], 'content': '{"sky": "grey"}'})
+        return calls
+
+    def test_two_turns_call_tools_streamed_or_not(self):
+        whole = self.tool_loop(stream=False)
+        self.assertEqual(self.tool_loop(stream=True), whole)
+        for policy in ('ar', 'fixed:8', 'beam:2x3'):
+            self.assertEqual(self.tool_loop(stream=True, extra_body={'speculation': {'policy': policy}}), whole)
+
+    def test_a_named_tool_is_called_once(self):
+        choice = {'type': 'function', 'function': {'name': 'time'}}
+        message, reason = self.call_tools(False, MESSAGES, tool_choice=choice)
+        self.assertEqual([call['function']['name'] for call in message['tool_calls']], ['time'])
+        self.assertEqual(reason, 'tool_calls')
+        message, _ = self.call_tools(True, MESSAGES)
+        self.assertEqual(len(message['tool_calls']), 1)
+
+    def test_a_call_that_is_cut_keeps_its_part(self):
+        answer = self.client.chat.completions.create(model='target', messages=MESSAGES, tools=TOOLS, max_tokens=24,
+                                                     tool_choice='required', temperature=0)
+        self.assertEqual(answer.choices[0].finish_reason, 'length')
+        answer = self.client.chat.completions.create(model='target', messages=MESSAGES, tools=TOOLS, max_tokens=8,
+                                                     tool_choice='none', temperature=0)
+        self.assertIsNone(answer.choices[0].message.tool_calls)
+        self.assertTrue(answer.choices[0].message.content)
 
     def test_malformed_requests_raise_typed_errors(self):
         self.assertGreaterEqual(len(MALFORMED), 20)

@@ -115,9 +115,67 @@ TEST(OpenAiRequestTest, MessagesKeepRolesAndTexts) {
   EXPECT_EQ(chat.messages(0).content(), "rules");
   EXPECT_EQ(chat.messages(1).content(), "one two");
   EXPECT_EQ(chat.messages(2).content(), "");
-  const auto& argument = chat.template_args().fields().at("enable_thinking");
-  EXPECT_EQ(argument.kind_case(), google::protobuf::Value::kBoolValue);
-  EXPECT_FALSE(argument.bool_value());
+  EXPECT_EQ(chat.template_args_json(), R"({"enable_thinking":false})");
+}
+
+// A protobuf Struct has neither order nor integers, so identical requests had different prompts.
+TEST(OpenAiRequestTest, TemplateArgumentsKeepTheirOrderIntegersAndFloats) {
+  const std::string arguments =
+      R"({"z":12345678901234567,"a":2.0,"m":{"y":[1.5,-3,true,null],"b":"é"}})";
+  const auto request = ParseOpenAiRequest(
+      OpenAiKind::kChat, absl::StrCat(R"({"messages": [{"role": "user", "content": "x"}], )",
+                                      R"("chat_template_kwargs": )", arguments, "}"));
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(request->generate.chat().template_args_json(), arguments);
+}
+
+const json kWeatherTool = {{"type", "function"},
+                           {"function",
+                            {{"name", "get_weather"},
+                             {"description", "Weather."},
+                             {"parameters", {{"type", "object"}}},
+                             {"strict", true}}}};
+
+TEST(OpenAiRequestTest, ToolsAndTheirMessagesReachTheTemplate) {
+  const OpenAiRequest request = Chat(
+      {{"messages",
+        {{{"role", "user"}, {"content", "x"}},
+         {{"role", "assistant"},
+          {"content", nullptr},
+          {"tool_calls",
+           {{{"id", "c1"},
+             {"type", "function"},
+             {"function", {{"name", "get_weather"}, {"arguments", R"({"b": 1, "a": 2.0})"}}}}}}},
+         {{"role", "tool"}, {"tool_call_id", "c1"}, {"content", "rain"}}}},
+       {"tools", {kWeatherTool}},
+       {"parallel_tool_calls", false}});
+  const v1::ChatMessages& chat = request.generate.chat();
+  EXPECT_EQ(json::parse(chat.tools_json()), json::array({kWeatherTool}));
+  EXPECT_THAT(chat.messages(1).fields_json(), HasSubstr(R"("arguments":{"b":1,"a":2.0})"));
+  EXPECT_EQ(chat.messages(2).fields_json(), R"({"tool_call_id":"c1"})");
+  ASSERT_EQ(request.tools.size(), 1u);
+  EXPECT_EQ(request.tools[0].name, "get_weather");
+  EXPECT_EQ(request.tool_choice, ToolChoice::kAuto);
+  EXPECT_FALSE(request.parallel_tool_calls);
+}
+
+TEST(OpenAiRequestTest, TheChoiceOfToolsDecidesWhatTheAnswerMayCall) {
+  json other = kWeatherTool;
+  other["function"]["name"] = "get_time";
+  const auto with = [&](const json& choice) {
+    return Chat({{"messages", {{{"role", "user"}, {"content", "x"}}}},
+                 {"tools", {kWeatherTool, other}},
+                 {"tool_choice", choice}});
+  };
+  EXPECT_EQ(with("auto").tools.size(), 2u);
+  EXPECT_EQ(with("required").tool_choice, ToolChoice::kRequired);
+  EXPECT_TRUE(with("none").tools.empty());
+  EXPECT_EQ(with("none").generate.chat().tools_json(), "");
+  const OpenAiRequest named = with({{"type", "function"}, {"function", {{"name", "get_time"}}}});
+  EXPECT_EQ(named.tool_choice, ToolChoice::kRequired);
+  ASSERT_EQ(named.tools.size(), 1u);
+  EXPECT_EQ(named.tools[0].name, "get_time");
+  EXPECT_NE(named.generate.chat().tools_json(), "");
 }
 
 TEST(OpenAiRequestTest, LogprobsAreAskedForInBothWays) {
@@ -223,13 +281,28 @@ TEST(OpenAiRequestTest, MalformedChatsAreRefusedByName) {
   EXPECT_EQ(refused(R"({"messages": [{"role": "user", "content": 1}]})"), "messages[0].content");
   EXPECT_EQ(refused(R"({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]})"),
             "messages[0].content[0].type");
-  EXPECT_EQ(refused(R"({"messages": [{"role": "tool", "tool_call_id": "1"}]})"),
+  EXPECT_EQ(refused(R"({"messages": [{"role": "tool", "tool_call_id": 1}]})"),
             "messages[0].tool_call_id");
+  EXPECT_EQ(refused(R"({"messages": [{"role": "assistant", "tool_calls": [{"type": "x"}]}]})"),
+            "messages[0].tool_calls[0]");
+  EXPECT_EQ(refused(R"({"messages": [{"role": "assistant", "audio": {"id": "1"}}]})"),
+            "messages[0].audio");
   const auto with = [&](const std::string& field) {
     return refused(
         absl::StrCat(R"({"messages": [{"role": "user", "content": "a"}], )", field, "}"));
   };
-  EXPECT_EQ(with(R"("tools": [{"type": "function"}])"), "tools");
+  EXPECT_EQ(with(R"("tools": [{"type": "function"}])"), "tools[0]");
+  EXPECT_EQ(with(R"("tools": [{"type": "custom", "function": {"name": "f"}}])"), "tools[0]");
+  const std::string tool = R"({"type": "function", "function": {"name": "f"}})";
+  EXPECT_EQ(with(R"("tools": [{"type": "function", "function": {"name": "a b"}}])"),
+            "tools[0].function.name");
+  EXPECT_EQ(with(R"("tools": [{"type": "function", "function": {}}])"), "tools[0].function");
+  EXPECT_EQ(with(absl::StrCat(R"("tools": [)", tool, ", ", tool, "]")), "tools[1].function");
+  EXPECT_EQ(with(R"("tool_choice": "required")"), "tool_choice");
+  EXPECT_EQ(with(R"("tool_choice": "any")"), "tool_choice");
+  EXPECT_EQ(with(absl::StrCat(R"("tools": [)", tool, R"(], "tool_choice": {"type": "function", )",
+                              R"("function": {"name": "g"}})")),
+            "tool_choice");
   EXPECT_EQ(with(R"("top_logprobs": 2)"), "top_logprobs");
   EXPECT_EQ(with(R"("logprobs": 2)"), "logprobs");
   EXPECT_EQ(with(R"("chat_template_kwargs": 2)"), "chat_template_kwargs");
@@ -287,7 +360,9 @@ TEST(OpenAiRequestTest, ErrorsOfThePublicApiGetTheNamesOfThisApi) {
   EXPECT_EQ(chat("chat"), "messages");
   EXPECT_EQ(chat("prompt"), "messages");
   EXPECT_EQ(chat("chat.messages[2].role"), "messages[2].role");
-  EXPECT_EQ(chat("chat.template_args"), "chat_template_kwargs");
+  EXPECT_EQ(chat("chat.template_args_json"), "chat_template_kwargs");
+  EXPECT_EQ(chat("chat.messages[2].fields_json"), "messages[2]");
+  EXPECT_EQ(chat("chat.tools_json"), "tools");
   EXPECT_EQ(chat("n"), "n");
   EXPECT_EQ(chat("constraint.json_schema"), "response_format");
   const OpenAiRequest outputs = Completion({{"structured_outputs", {{"regex", "a"}}}});
