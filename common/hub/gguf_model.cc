@@ -34,6 +34,7 @@ absl::StatusOr<std::vector<std::string>> PartPaths(const std::string& path,
                              absl::StrCat("is ", count, ", but the file is not called …", end));
   }
   std::vector<std::string> paths;
+  paths.reserve(count);
   for (int i = 1; i <= count; ++i) {
     paths.push_back(path.substr(0, path.size() - end.size()) +
                     absl::StrFormat("-%05d-of-%05d.gguf", i, count));
@@ -81,6 +82,7 @@ absl::Status GgufModel::NameTensors() {
 
 std::vector<std::string> GgufModel::TensorNames() const {
   std::vector<std::string> names;
+  names.reserve(tensors_.size());
   for (const auto& [name, tensor] : tensors_) names.push_back(name);
   return names;
 }
