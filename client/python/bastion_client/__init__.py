@@ -15,7 +15,7 @@ from bastion_client.errors import (BastionError, Cancelled, DeadlineExceeded, Fi
                                    InvalidArgument, NotFound, PermissionDenied, ResourceExhausted,
                                    Unauthenticated, Unavailable)
 from bastion_client.options import (ChatMessage, ChatMessages, ClientOptions, Constraint,
-                                    OutputOptions, Prompt, RetryPolicy, SamplingParams,
+                                    OutputOptions, Prompt, RetryPolicy, SamplingParams, SchemaGrammar,
                                     SpeculationMode, SpeculationOptions, StopConditions, TokenIds,
                                     TraceContext)
 from bastion_client.results import (CycleReport, Delta, DraftTotals, Finished, FinishReason, Model,
@@ -28,8 +28,8 @@ __all__ = [
     'ChatMessages', 'Client', 'ClientOptions', 'Constraint', 'CycleReport', 'DeadlineExceeded',
     'Delta', 'DraftTotals', 'FieldViolation', 'FinishReason', 'Finished', 'InvalidArgument',
     'Model', 'NodeSource', 'NotFound', 'OutputOptions', 'PermissionDenied', 'Prompt',
-    'ResourceExhausted', 'RetryPolicy', 'SamplingParams', 'ServerInfo', 'SourceTotals',
-    'SpeculationMode', 'SpeculationOptions', 'SpeculationStats', 'Started', 'StopConditions',
+    'ResourceExhausted', 'RetryPolicy', 'SamplingParams', 'SchemaGrammar', 'ServerInfo',
+    'SourceTotals', 'SpeculationMode', 'SpeculationOptions', 'SpeculationStats', 'Started', 'StopConditions',
     'Timings', 'TokenIds', 'TokenLogprobs', 'TopLogprob', 'TraceContext', 'TreeNode',
     'Unauthenticated', 'Unavailable', 'Usage', 'VerifiedTree', '__version__',
 ]

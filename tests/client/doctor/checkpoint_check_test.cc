@@ -103,6 +103,10 @@ std::function<void(const std::string&)> Removed(const char* file) {
   return [=](const std::string& folder) { std::filesystem::remove(folder + "/" + file); };
 }
 
+std::function<void(const std::string&)> Written(const char* file, const std::string& text) {
+  return [=](const std::string& folder) { std::ofstream(folder + "/" + file) << text; };
+}
+
 // A tokenizer for the pair's vocabulary of 200 tokens.
 json SmallTokenizerJson() {
   constexpr int kVocabulary = 200;
@@ -152,13 +156,9 @@ std::vector<Damage> Damages() {
       {"NoWeights", "target", verifier, "contains neither", Removed("model.safetensors")},
       {"NoTokenizer", "target", orchestrator, "tokenizer.json", Removed("tokenizer.json")},
       {"TokenizerBeyondTheVocabulary", "target", orchestrator, "tokenizer.json has the token 266",
-       [](const std::string& folder) {
-         std::ofstream(folder + "/tokenizer.json") << testing::ByteLevelTokenizerJson();
-       }},
+       Written("tokenizer.json", testing::ByteLevelTokenizerJson().dump())},
       {"BrokenChatTemplate", "target", orchestrator, "chat_template",
-       [](const std::string& folder) {
-         std::ofstream(folder + "/chat_template.jinja") << "{% for %}";
-       }},
+       Written("chat_template.jinja", "{% for %}")},
       {"MissingDraftTensor", "drafter", drafter, "no tensor 'fc.weight'", Without("fc.weight")},
       {"MissingDraftNorm", "drafter", drafter, "no tensor 'hidden_norm.weight'",
        Without("hidden_norm.weight")},
@@ -174,9 +174,7 @@ std::vector<Damage> Damages() {
       {"AnotherDepth", "drafter", drafter, "num_target_layers", Config("num_target_layers", 77)},
       {"NotADrafter", "drafter", drafter, "block_size", Config("block_size", 1)},
       {"BrokenTable", "drafter", orchestrator, "transition_prior.safetensors",
-       [](const std::string& folder) {
-         std::ofstream(folder + "/transition_prior.safetensors") << "not a table";
-       }},
+       Written("transition_prior.safetensors", "not a table")},
   };
 }
 
