@@ -157,7 +157,7 @@ bool ToolCallReader::ReadCall(ToolCallText* out) {
   pending_.erase(0, scanner_->Push(pending_));
   EmitCall(out);
   if (!scanner_.has_value()) return true;
-  if (!scanner_->ended()) return false;
+  if (!scanner_->ended()) return !pending_.empty();
   if (!has_begun_) {
     Reject(out);
     return true;

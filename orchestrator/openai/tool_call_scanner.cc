@@ -8,7 +8,8 @@ namespace bastion {
 
 size_t ToolCallScanner::Push(absl::string_view text) {
   size_t read = 0;
-  while (read < text.size() && !ended_) Read(text[read++]);
+  const bool had_name = has_name();
+  while (read < text.size() && !ended_ && has_name() == had_name) Read(text[read++]);
   return read;
 }
 
@@ -81,7 +82,7 @@ std::string ToolCallScanner::StringAt(const Range& range) const {
 }
 
 std::optional<std::string> ToolCallScanner::name() const {
-  if (!name_ || name_->end == std::string::npos) return std::nullopt;
+  if (!has_name()) return std::nullopt;
   std::string name = StringAt(*name_);
   if (name.empty()) return std::nullopt;
   return name;

@@ -13,8 +13,8 @@ namespace bastion {
 
 class ToolCallScanner {
  public:
-  // Reads `text` up to the end of the object. Returns the bytes read. The first text begins with
-  // '{'.
+  // Reads `text` up to the end of the object, or of its name: what follows depends on the name, and
+  // not on how the text is split. Returns the bytes read. The first text begins with '{'.
   size_t Push(absl::string_view text);
 
   // The object has ended.
@@ -35,6 +35,7 @@ class ToolCallScanner {
     size_t end = std::string::npos;  // npos: the value has not ended.
   };
 
+  [[nodiscard]] bool has_name() const { return name_ && name_->end != std::string::npos; }
   void Read(char c);
   // Inside the object itself, not in a value of it.
   void ReadTop(char c);

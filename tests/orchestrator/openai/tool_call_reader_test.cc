@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <utility>
 
 #include "gmock/gmock.h"
@@ -59,6 +60,44 @@ TEST(ToolCallReaderTest, RecordedOutputsGiveTheirCallsInPiecesOfAllSizes) {
       const Whole whole = Read(options, text, size);
       EXPECT_EQ(whole.content, entry.value("content", ""));
       EXPECT_EQ(whole.calls, entry.value("calls", Calls()));
+    }
+  }
+}
+
+TEST(ToolCallReaderTest, AnyTextReadsTheSameInOnePieceAndByteByByte) {
+  const std::vector<std::string> parts = {"{\"name\": \"get_time\"",
+                                          "{\"name\": \"other\"",
+                                          "{\"name\": 5",
+                                          ", \"arguments\": ",
+                                          "{\"zone\": 1}",
+                                          "\"{}\"",
+                                          "{",
+                                          "}",
+                                          "[",
+                                          "]",
+                                          ", ",
+                                          "; ",
+                                          "\"",
+                                          "\\\"",
+                                          " ",
+                                          "\n",
+                                          "text",
+                                          "<tool_call>",
+                                          "</tool_call>",
+                                          "</tool_",
+                                          "<tool",
+                                          "[TOOL_CALLS]",
+                                          "<|python_tag|>",
+                                          "null"};
+  std::minstd_rand random(1);
+  for (int i = 0; i < 3000; ++i) {
+    std::string text;
+    for (int part = 0; part < 10; ++part) text += parts[random() % parts.size()];
+    for (const auto format : {ToolFormat::kHermes, ToolFormat::kLlama, ToolFormat::kMistral}) {
+      const ToolCallReader::Options options = {format, kNames, /*parallel=*/i % 2 == 0};
+      const Whole whole = Read(options, text, text.size()), bytes = Read(options, text, 1);
+      EXPECT_EQ(whole.content, bytes.content) << text;
+      EXPECT_EQ(whole.calls, bytes.calls) << text;
     }
   }
 }
