@@ -23,6 +23,8 @@ def free_port():
 class DemoServices(contextlib.AbstractContextManager):
     """Verifier, drafter and orchestrator on local sockets, with HTTP ports on loopback."""
 
+    start_seconds = 60  # Until they are ready.
+
     def __init__(self, binaries, orchestrator_flags=(), environment=None, models=MODELS):
         self.binaries = pathlib.Path(binaries).resolve()
         self.models = pathlib.Path(models)
@@ -71,7 +73,7 @@ class DemoServices(contextlib.AbstractContextManager):
     def __enter__(self):
         for name in ('verifier', 'drafter', 'orchestrator'):
             self.start(name)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + self.start_seconds
         while self.ctl('health').returncode != 0:
             for name, process in self.processes.items():
                 if process.poll() is not None:
