@@ -75,7 +75,8 @@ TEST_F(ChatTemplateOracleTest, TextsAreThoseOfTransformers) {
       if (text.is_null()) {
         EXPECT_TRUE(absl::IsInvalidArgument(rendered.status())) << *rendered;
       } else {
-        EXPECT_EQ(rendered.ok() ? *rendered : rendered.status().ToString(), text);
+        EXPECT_EQ(rendered.ok() ? *rendered : rendered.status().ToString(),
+                  text.get<std::string>());
       }
     }
   }
