@@ -10,12 +10,6 @@
 namespace bastion {
 namespace {
 
-int64_t CountCharacters(const std::string& text) {
-  // Bytes 10xxxxxx continue a character.
-  return std::count_if(text.begin(), text.end(),
-                       [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; });
-}
-
 // E.g. " \xf0\x9f", with backslashes.
 std::string Escaped(std::string_view bytes) {
   std::string text;
@@ -49,17 +43,18 @@ OpenAiLogprobs::Json OpenAiLogprobs::Add(const OutputDelta& delta) {
     const TokenId id = delta.tokens[i];
     waiting_.push_back({id, delta.logprobs[i], counter_.Add(tokenizer_.TokenBytes(id))});
   }
-  sent_ += CountCharacters(delta.text);
+  sent_.Add(delta.text);
+  const int64_t sent = sent_.Add("");
   const auto is_due = [&](const Token& token) {
     const bool adds_nothing = tokenizer_.TokenBytes(token.id).empty();
-    return delta.end || token.offset < sent_ || (adds_nothing && token.offset == sent_);
+    return delta.end || token.offset < sent || (adds_nothing && token.offset == sent);
   };
   std::vector<Token> due;
   while (!waiting_.empty() && is_due(waiting_.front())) {
     due.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
     // A stop string has cut the text.
-    due.back().offset = std::min(due.back().offset, sent_);
+    due.back().offset = std::min(due.back().offset, sent);
   }
   return kind_ == OpenAiKind::kChat ? ChatLists(due) : CompletionLists(due);
 }

@@ -50,7 +50,7 @@ class OpenAiLogprobs {
   const OpenAiKind kind_;
   const hub::Tokenizer& tokenizer_;
   CharacterCounter counter_;  // Counts the characters of the tokens.
-  int64_t sent_ = 0;          // Characters of the text that has been sent.
+  CharacterCounter sent_;     // Those of the text that has been sent.
   std::deque<Token> waiting_;
 };
 

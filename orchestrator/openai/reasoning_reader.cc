@@ -6,18 +6,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "orchestrator/openai/partial_marker.h"
 
 namespace bastion {
-namespace {
-
-// The length of the longest end of `text` that `tag` begins with, but not all of it.
-size_t PartialTag(absl::string_view text, absl::string_view tag) {
-  size_t length = std::min(text.size(), tag.size() - 1);
-  while (length > 0 && !absl::EndsWith(text, tag.substr(0, length))) --length;
-  return length;
-}
-
-}  // namespace
 
 ReasoningReader::ReasoningReader(ReasoningStart start)
     : state_(start == ReasoningStart::kHasBegun   ? State::kReasoning
@@ -48,7 +39,7 @@ ReasoningText ReasoningReader::Push(absl::string_view text) {
   if (state_ == State::kReasoning) {
     const size_t end = absl::string_view(pending_).find(kThinkEnd);
     const bool has_end = end != std::string::npos;
-    const size_t safe = has_end ? end : pending_.size() - PartialTag(pending_, kThinkEnd);
+    const size_t safe = has_end ? end : pending_.size() - PartialMarker(pending_, kThinkEnd);
     EmitReasoning(absl::string_view(pending_).substr(0, safe), &out);
     pending_.erase(0, has_end ? end + kThinkEnd.size() : safe);
     if (!has_end) return out;

@@ -1,28 +1,15 @@
 #include "orchestrator/openai/tool_call_reader.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "orchestrator/openai/partial_marker.h"
 
 namespace bastion {
 namespace {
-
-constexpr absl::string_view kHermesBegin = "<tool_call>";
-constexpr absl::string_view kHermesEnd = "</tool_call>";
-constexpr absl::string_view kLlamaTag = "<|python_tag|>";
-constexpr absl::string_view kMistralTag = "[TOOL_CALLS]";
-
-// The length of the longest end of `text` that `marker` begins with, but not all of it.
-size_t PartialMarker(absl::string_view text, absl::string_view marker) {
-  for (size_t length = std::min(text.size(), marker.size() - 1); length > 0; --length) {
-    if (absl::EndsWith(text, marker.substr(0, length))) return length;
-  }
-  return 0;
-}
 
 size_t LeadingSpace(absl::string_view text) {
   return text.size() - absl::StripLeadingAsciiWhitespace(text).size();

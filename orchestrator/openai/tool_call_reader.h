@@ -38,8 +38,7 @@ class ToolCallReader {
 
   // Returns what `text` adds. Text that may become a call is held back.
   [[nodiscard]] ToolCallText Push(absl::string_view text);
-  // Returns what was held back, at the end of the answer. A call that was cut keeps what there is
-  // of it.
+  // Returns what was held back, at the end of the answer. The begin of a call that was cut stays.
   [[nodiscard]] ToolCallText Finish();
 
   // The calls so far.

@@ -13,8 +13,8 @@ namespace {
 // JSON and Lark quote strings in the same way.
 std::string Quoted(const std::string& text) { return nlohmann::json(text).dump(); }
 
-bool IsSpecial(const std::string& marker, const hub::Tokenizer& tokenizer) {
-  const auto found = tokenizer.FindSpecial(marker);
+bool IsSpecial(absl::string_view marker, const hub::Tokenizer& tokenizer) {
+  const auto found = tokenizer.FindSpecial(std::string(marker));
   return found.ok() && *found == marker;
 }
 
@@ -50,10 +50,9 @@ absl::StatusOr<ToolFormat> ParseToolFormat(absl::string_view name) {
 }
 
 ToolFormat ToolFormatOf(absl::string_view chat_template) {
-  if (absl::StrContains(chat_template, "<tool_call>")) return ToolFormat::kHermes;
-  if (absl::StrContains(chat_template, "[TOOL_CALLS]")) return ToolFormat::kMistral;
-  if (absl::StrContains(chat_template, "ipython") ||
-      absl::StrContains(chat_template, "<|python_tag|>")) {
+  if (absl::StrContains(chat_template, kHermesBegin)) return ToolFormat::kHermes;
+  if (absl::StrContains(chat_template, kMistralTag)) return ToolFormat::kMistral;
+  if (absl::StrContains(chat_template, "ipython") || absl::StrContains(chat_template, kLlamaTag)) {
     return ToolFormat::kLlama;
   }
   return ToolFormat::kHermes;
@@ -67,15 +66,16 @@ ToolCallGrammar MakeToolCallGrammar(ToolFormat format, const std::vector<Tool>& 
   switch (format) {
     case ToolFormat::kHermes:
       calls = CallsRule("marked", "\n", parallel);
-      grammar.rules += IsSpecial("<tool_call>", tokenizer)
-                           ? "marked: call\n"
-                           : "marked: \"<tool_call>\\n\" call \"\\n</tool_call>\"\n";
+      grammar.rules +=
+          IsSpecial(kHermesBegin, tokenizer)
+              ? "marked: call\n"
+              : absl::StrCat("marked: \"", kHermesBegin, "\\n\" call \"\\n", kHermesEnd, "\"\n");
       break;
     case ToolFormat::kLlama:
       calls = CallsRule("call", "; ", parallel);
       break;
     case ToolFormat::kMistral:
-      calls = absl::StrCat(IsSpecial("[TOOL_CALLS]", tokenizer) ? "\"[\" " : "\"[TOOL_CALLS][\" ",
+      calls = absl::StrCat("\"", IsSpecial(kMistralTag, tokenizer) ? "" : kMistralTag, "[\" ",
                            CallsRule("call", ", ", parallel), " \"]\"");
       break;
   }

@@ -12,6 +12,12 @@
 
 namespace bastion {
 
+// What marks calls in the formats below.
+inline constexpr absl::string_view kHermesBegin = "<tool_call>";
+inline constexpr absl::string_view kHermesEnd = "</tool_call>";
+inline constexpr absl::string_view kLlamaTag = "<|python_tag|>";
+inline constexpr absl::string_view kMistralTag = "[TOOL_CALLS]";
+
 enum class ToolFormat {
   // <tool_call>\n{"name": "f", "arguments": {…}}\n</tool_call>, once per call: Hermes, Qwen.
   kHermes,
