@@ -39,37 +39,21 @@ class Http2Client {
 
   // Begins a call with one message and with further header fields, and returns its stream.
   uint32_t Call(const std::string& path, const std::string& message, const Fields& further = {}) {
-    const uint32_t stream = next_stream_;
-    next_stream_ += 2;
-    std::string headers;
-    Fields fields = {{":method", "POST"},
-                     {":scheme", "http"},
-                     {":path", path},
-                     {":authority", "localhost"},
-                     {"content-type", "application/grpc"},
-                     {"te", "trailers"}};
-    fields.insert(fields.end(), further.begin(), further.end());
-    for (const auto& [name, value] : fields) {
-      // A literal field without indexing and without Huffman code.
-      headers += '\0';
-      headers += static_cast<char>(name.size());
-      headers += name;
-      headers += static_cast<char>(value.size());
-      headers += value;
-    }
-    SendFrame(kHeaders, kEndHeaders, stream, headers);
-    std::string body(1, '\0');  // Not compressed.
-    body += Number(static_cast<uint32_t>(message.size()));
-    SendFrame(kData, kEndStream, stream, body + message);
+    const uint32_t stream = TakeStream();
+    connection_.Send(CallFrames(stream, path, message, further));
     return stream;
   }
 
-  // Begins a call and cancels it at once, `count` times.
+  // Begins a call and cancels it at once, `count` times. Sends everything at once: a server that
+  // reads the end of a call later than its start may answer the call before it is canceled.
   void CallAndCancel(const std::string& path, int count) {
+    std::string frames;
     for (; count > 0; --count) {
-      const uint32_t stream = Call(path, "");
-      SendFrame(kReset, 0, stream, Number(kCanceled));
+      const uint32_t stream = TakeStream();
+      frames += CallFrames(stream, path, "", {});
+      frames += FrameBytes(kReset, 0, stream, Number(kCanceled));
     }
+    connection_.Send(frames);
   }
 
   // False after the server has closed the connection. Drops what has arrived.
@@ -112,12 +96,41 @@ class Http2Client {
     for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(number >> shift);
     return bytes;
   }
-  void SendFrame(uint8_t type, uint8_t flags, uint32_t stream, const std::string& payload) {
+  static std::string FrameBytes(uint8_t type, uint8_t flags, uint32_t stream,
+                                const std::string& payload) {
     std::string frame = Number(static_cast<uint32_t>(payload.size())).substr(1);
     frame += static_cast<char>(type);
     frame += static_cast<char>(flags);
-    connection_.Send(frame + Number(stream) + payload);
+    return frame + Number(stream) + payload;
   }
+  // The frames of a call with one message.
+  static std::string CallFrames(uint32_t stream, const std::string& path,
+                                const std::string& message, const Fields& further) {
+    std::string headers;
+    Fields fields = {{":method", "POST"},
+                     {":scheme", "http"},
+                     {":path", path},
+                     {":authority", "localhost"},
+                     {"content-type", "application/grpc"},
+                     {"te", "trailers"}};
+    fields.insert(fields.end(), further.begin(), further.end());
+    for (const auto& [name, value] : fields) {
+      // A literal field without indexing and without Huffman code.
+      headers += '\0';
+      headers += static_cast<char>(name.size());
+      headers += name;
+      headers += static_cast<char>(value.size());
+      headers += value;
+    }
+    std::string body(1, '\0');  // Not compressed.
+    body += Number(static_cast<uint32_t>(message.size()));
+    return FrameBytes(kHeaders, kEndHeaders, stream, headers) +
+           FrameBytes(kData, kEndStream, stream, body + message);
+  }
+  void SendFrame(uint8_t type, uint8_t flags, uint32_t stream, const std::string& payload) {
+    connection_.Send(FrameBytes(type, flags, stream, payload));
+  }
+  uint32_t TakeStream() { return std::exchange(next_stream_, next_stream_ + 2); }
   // Receives until `bytes` bytes are there.
   bool Fill(size_t bytes) {
     while (received_.size() < bytes) {
