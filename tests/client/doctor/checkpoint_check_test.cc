@@ -107,13 +107,12 @@ std::function<void(const std::string&)> Written(const char* file, const std::str
   return [=](const std::string& folder) { std::ofstream(folder + "/" + file) << text; };
 }
 
-// A tokenizer for the pair's vocabulary of 200 tokens.
-json SmallTokenizerJson() {
-  constexpr int kVocabulary = 200;
+// A tokenizer of fewer than `size` tokens.
+json SmallTokenizerJson(int size) {
   json tokenizer = testing::WordTokenizerJson({});
   json& vocabulary = tokenizer["model"]["vocab"];
   for (auto token = vocabulary.begin(); token != vocabulary.end();) {
-    token = *token >= kVocabulary ? vocabulary.erase(token) : std::next(token);
+    token = *token >= size ? vocabulary.erase(token) : std::next(token);
   }
   return tokenizer;
 }
@@ -183,7 +182,7 @@ class CheckpointCheckTest : public ::testing::TestWithParam<Damage> {
   CheckpointCheckTest() {
     const std::string golden = testing::GoldenFolder("gqa1_tied_draft1");
     std::filesystem::copy(golden, pair_.path(), std::filesystem::copy_options::recursive);
-    std::ofstream(target_ + "/tokenizer.json") << SmallTokenizerJson();
+    std::ofstream(target_ + "/tokenizer.json") << SmallTokenizerJson(200);
     auto local = nn::OpenLocalDevice(2);
     EXPECT_TRUE(local.ok()) << local.status();
     local_ = *std::move(local);
@@ -263,6 +262,38 @@ TEST_P(CheckpointCheckTest, HasTheErrorOfTheServices) {
 
 INSTANTIATE_TEST_SUITE_P(Damages, CheckpointCheckTest, ::testing::ValuesIn(Damages()),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// The parity goldens of target families.
+class FamilyCheckTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(FamilyCheckTest, AGoodTargetRuns) {
+  const testing::TempFolder folder;
+  const std::string target = folder.File("target");
+  std::filesystem::copy(testing::GoldenFolder(GetParam()) + "/target", target);
+  const json config = json::parse(std::ifstream(target + "/config.json"));
+  std::ofstream(target + "/tokenizer.json") << SmallTokenizerJson(config["vocab_size"]);
+  auto local = nn::OpenLocalDevice(2);
+  ASSERT_TRUE(local.ok()) << local.status();
+  CheckpointOptions options;
+  options.device = local->device;
+  options.target = target;
+  const CheckpointReport report = CheckCheckpoints(options);
+  EXPECT_TRUE(report.runs());
+  for (const Verdict& verdict : report.verdicts) EXPECT_TRUE(verdict.status.ok()) << verdict.status;
+
+  nn::EngineOptions engine;
+  engine.device = local->device;
+  engine.kv_tokens = 256;
+  const auto checked = CheckTarget(target, engine);
+  const auto loaded = verifier::LoadCpuTarget(target, engine);
+  ASSERT_TRUE(checked.ok() && loaded.ok()) << checked.status() << loaded.status();
+  EXPECT_EQ(checked->cost.weight_bytes, (*loaded)->Cost().weight_bytes);
+  EXPECT_EQ(checked->cost.multiply_adds_per_row, (*loaded)->Cost().multiply_adds_per_row);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, FamilyCheckTest,
+                         ::testing::Values("qwen2_yarn", "mistral_window", "smollm3_no_rope_layers"),
+                         [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
 }  // namespace bastion::doctor
