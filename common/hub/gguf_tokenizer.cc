@@ -50,6 +50,8 @@ constexpr PreTokenizer kPreTokenizers[] = {
     {"gpt-2", nullptr},
     {"smollm", nullptr, /*digits=*/true},
     {"llama-bpe", kLlamaPattern, false, false, /*whole_words=*/true, /*adds_bos=*/true},
+    {"llama3", kLlamaPattern, false, false, /*whole_words=*/true, /*adds_bos=*/true},
+    {"smaug-bpe", kLlamaPattern},  // SmolLM3 has it.
     {"qwen2", kQwenPattern, false, /*composes=*/true}};
 
 absl::StatusOr<const PreTokenizer*> ReadPreTokenizer(const JsonObject& metadata) {

@@ -34,6 +34,7 @@ STEPS = {
     "gpt-2": [pre_tokenizers.ByteLevel(add_prefix_space=False)],
     "smollm": [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)],
     "llama-bpe": split(LLAMA),
+    "smaug-bpe": split(LLAMA),
     "qwen2": split(QWEN),
 }
 
