@@ -1,11 +1,11 @@
 #include "common/hub/chat_template.h"
 
-#include <array>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/hub/bounded_json.h"
 #include "common/hub/ffi.h"
 #include "common/hub/json_file.h"
 #include "common/hub/named_tokens.h"
@@ -18,9 +18,6 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr int kMaxArgumentDepth = 64;  // Limit for nested objects and lists.
-// Names of one object. Each is compared with those before it.
-constexpr int kMaxNames = 1024;
 // The names of a message's reasoning. The first is the one that templates read today.
 constexpr const char* kReasoningFields[] = {"reasoning_content", "thinking", "reasoning"};
 
@@ -63,34 +60,10 @@ absl::StatusOr<Sources> ReadSources(const std::string& folder, const JsonObject&
   return Sources{*file, *file};
 }
 
-// Parses JSON of a client. `what` is its name for errors. Null if it is not JSON.
-absl::StatusOr<ordered_json> ParseBounded(std::string_view text, const std::string& what) {
-  bool is_deep = false, is_wide = false;
-  std::array<int, kMaxArgumentDepth + 2> names = {};  // The names of the open objects, by depth.
-  // Stops before nesting overflows the stack of a function that follows it.
-  const auto check_size = [&](int depth, ordered_json::parse_event_t event, auto&) {
-    is_deep = is_deep || depth > kMaxArgumentDepth;
-    if (is_deep) return false;
-    if (event == ordered_json::parse_event_t::object_start) names[depth + 1] = 0;
-    if (event == ordered_json::parse_event_t::key) is_wide = is_wide || ++names[depth] > kMaxNames;
-    return !is_wide;
-  };
-  ordered_json parsed = ordered_json::parse(text, check_size, /*allow_exceptions=*/false);
-  if (is_deep) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(what, " are nested deeper than ", kMaxArgumentDepth, " levels"));
-  }
-  if (is_wide) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(what, " have an object with more than ", kMaxNames, " names"));
-  }
-  return parsed.is_discarded() ? ordered_json() : std::move(parsed);
-}
-
 // Adds the variables of the JSON object `arguments`.
 absl::Status AddArguments(std::string_view arguments, ordered_json* variables) {
   ASSIGN_OR_RETURN(const ordered_json parsed,
-                   ParseBounded(arguments, "the arguments of the chat template"));
+                   ParseBoundedJson(arguments, "the arguments of the chat template"));
   if (!parsed.is_object()) {
     return absl::InvalidArgumentError(
         "the arguments of the chat template must be a JSON object, e.g. "
@@ -108,7 +81,7 @@ absl::Status AddArguments(std::string_view arguments, ordered_json* variables) {
 
 absl::Status AddTools(std::string_view tools, ordered_json* variables) {
   if (tools.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(ordered_json parsed, ParseBounded(tools, "the tools"));
+  ASSIGN_OR_RETURN(ordered_json parsed, ParseBoundedJson(tools, "the tools"));
   if (!parsed.is_array()) return absl::InvalidArgumentError("the tools must be a JSON list");
   if (!(*variables)["tools"].is_null()) {
     return absl::InvalidArgumentError("the tools are set twice; remove those in the arguments");
@@ -121,7 +94,7 @@ absl::StatusOr<ordered_json> MessageJson(const ChatMessage& message, size_t i) {
   RETURN_IF_ERROR(CheckUtf8(message.role, absl::StrCat("the role of message ", i)));
   RETURN_IF_ERROR(CheckUtf8(message.content, absl::StrCat("the content of message ", i)));
   const std::string what = absl::StrCat("the fields of message ", i);
-  ASSIGN_OR_RETURN(const ordered_json fields, ParseBounded(message.fields, what));
+  ASSIGN_OR_RETURN(const ordered_json fields, ParseBoundedJson(message.fields, what));
   if (!fields.is_object()) {
     return absl::InvalidArgumentError(absl::StrCat(what, " must be a JSON object"));
   }

@@ -1,7 +1,6 @@
 #include "orchestrator/openai/json_argument.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -9,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/hub/bounded_json.h"
 #include "orchestrator/serve/error_details.h"
 
 namespace bastion {
@@ -16,11 +16,7 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-// More levels than any parameter needs. Code that walks through a value may recurse.
-constexpr int kMaxDepth = 64;
 constexpr size_t kMaxNameBytes = 64;
-// Names of one object. Each is compared with those before it.
-constexpr int kMaxNames = 1024;
 // Bytes of the body and of the parser's reason that an error shows.
 constexpr size_t kMaxShownBytes = 200;
 
@@ -144,24 +140,9 @@ absl::Status JsonArgument::ForEachField(
 }
 
 absl::StatusOr<json> ParseJsonObject(const std::string& body) {
-  bool is_deep = false, is_wide = false;
-  std::array<int, kMaxDepth + 2> names = {};  // The names of the open objects, by depth.
-  const auto check_size = [&](int depth, json::parse_event_t event, json&) {
-    is_deep = is_deep || depth > kMaxDepth;
-    if (is_deep) return false;
-    if (event == json::parse_event_t::object_start) names[depth + 1] = 0;
-    if (event == json::parse_event_t::key) is_wide = is_wide || ++names[depth] > kMaxNames;
-    return !is_wide;
-  };
-  json parsed = json::parse(body, check_size, /*allow_exceptions=*/false);
-  if (is_wide) {
-    return ForClient(absl::InvalidArgumentError(
-        absl::StrCat("the body has an object with more than ", kMaxNames, " names")));
-  }
-  if (is_deep) {
-    return ForClient(absl::InvalidArgumentError(
-        absl::StrCat("the body has more than ", kMaxDepth, " levels of lists and objects")));
-  }
+  absl::StatusOr<json> bounded = hub::ParseBoundedJson(body, "the body");
+  if (!bounded.ok()) return ForClient(bounded.status());
+  json& parsed = *bounded;
   if (parsed.is_discarded()) {
     ErrorFinder finder(body);
     (void)json::sax_parse(body, &finder);
@@ -172,7 +153,7 @@ absl::StatusOr<json> ParseJsonObject(const std::string& body) {
     return ForClient(absl::InvalidArgumentError(
         absl::StrCat("the body must be a JSON object, but it is of type ", parsed.type_name())));
   }
-  return parsed;
+  return bounded;
 }
 
 }  // namespace bastion

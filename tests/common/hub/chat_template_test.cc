@@ -109,7 +109,7 @@ TEST_F(ChatTemplateTest, RejectsArgumentsThatAreNestedTooDeeply) {
   EXPECT_TRUE(nested(40).ok()) << nested(40).status();
   const absl::Status status = nested(1'000'000).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(status.message(), HasSubstr("nested deeper than 64 levels"));
+  EXPECT_THAT(status.message(), HasSubstr("more than 64 levels"));
 }
 
 TEST_F(ChatTemplateTest, PrefersTheJinjaFileToTheConfig) {
