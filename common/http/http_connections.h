@@ -3,9 +3,9 @@
 //
 // A client that is slow or silent cannot keep others out: if there are too many connections, a
 // newcomer replaces the one that has been idle longest, or else the one that has waited longest for
-// its client. A request needs one of
-// max_busy places while it is read and answered. Up to `reserve` more connections may be open, and
-// requests of reserved routes need no place, so they are answered even while all places are taken.
+// its client. A request needs one of max_busy places while it is read and answered. Up to `reserve`
+// more connections may be open, and requests of reserved routes need no place, so they are answered
+// even while all places are taken.
 //
 // The listener's thread adds and joins connections. Each connection's thread reports what its own
 // connection does.
