@@ -46,6 +46,7 @@ Console::Console(const CallOptions& calls, RequestIntake* intake, ConsoleFeed* f
       identity_{.run = RandomName(),
                 .model = calls.model->name,
                 .policy = intake->parser().default_policy().text(),
+                .has_chat = calls.model->chat_template.has_value(),
                 .tree_tokenizer = show_text ? &calls.model->tokenizer : nullptr} {}
 
 std::vector<HttpRoute> Console::Routes() {

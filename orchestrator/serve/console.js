@@ -1,7 +1,7 @@
 // The console's page: polls the state of the service and shows it.
 
 import * as charts from './console_charts.js';
-import {startPrompt} from './console_prompt.js';
+import {offerChat, startPrompt} from './console_prompt.js';
 import {drawRequests, drawTreeLegend, hasEnded} from './console_requests.js';
 
 const POLL_MS = 500;
@@ -158,6 +158,7 @@ function drawAll() {
   $('footer').textContent =
       `bastion ${state.version} · policy of requests that name none: ${state.policy}`;
   $('policy').placeholder = state.policy;
+  offerChat(state.has_chat);
   drawTiles();
   drawCharts();
   drawTable();

@@ -156,6 +156,11 @@ absl::Status SetField(const std::string& field, const json& value, v1::GenerateR
   if (field == "prompt") {
     if (!value.is_string()) return JsonFieldError(field, "must be a string");
     request->set_text(value.get<std::string>());
+  } else if (field == "message") {
+    if (!value.is_string()) return JsonFieldError(field, "must be a string");
+    v1::ChatMessage* const message = request->mutable_chat()->add_messages();
+    message->set_role("user");
+    message->set_content(value.get<std::string>());
   } else if (field == "policy") {
     if (!value.is_string()) return JsonFieldError(field, "must be a string");
     request->mutable_speculation()->set_policy(value.get<std::string>());
@@ -173,7 +178,7 @@ absl::Status SetField(const std::string& field, const json& value, v1::GenerateR
     request->mutable_sampling()->set_temperature(value.get<float>());
   } else {
     return JsonFieldError(field.substr(0, ConsoleFeed::kNameBytes),
-                          "is not a field; use prompt, policy, max_new_tokens and temperature");
+                          "is not a field; use prompt or message, policy, max_new_tokens and temperature");
   }
   return absl::OkStatus();
 }
@@ -187,6 +192,7 @@ std::string ConsoleStateJson(const ConsoleIdentity& identity, const ConsoleSnaps
                {"version", kVersion},
                {"model", identity.model},
                {"policy", identity.policy},
+               {"has_chat", identity.has_chat},
                {"shows_text", identity.tree_tokenizer != nullptr},
                {"idle_ms", has_cycle ? json(Milliseconds(snapshot.idle)) : json()},
                {"speedup", Rounded(snapshot.speedup)},
@@ -200,6 +206,9 @@ absl::StatusOr<v1::GenerateRequest> ParseConsolePrompt(const std::string& body) 
   const json fields = json::parse(body, nullptr, /*allow_exceptions=*/false);
   if (!fields.is_object()) return absl::InvalidArgumentError("the body is not a JSON object");
   v1::GenerateRequest request;
+  if (fields.contains("prompt") && fields.contains("message")) {
+    return JsonFieldError("message", "cannot stand beside prompt; send one of them");
+  }
   for (const auto& [field, value] : fields.items()) {
     RETURN_IF_ERROR(SetField(field, value, &request));
   }

@@ -20,6 +20,7 @@ namespace bastion {
 struct ConsoleIdentity {
   std::string run;  // A random name of this run of the service.
   std::string model, policy;
+  bool has_chat = false;  // The model answers chats.
   // For the text of tokens in trees. Null: trees have no text.
   const hub::Tokenizer* tree_tokenizer = nullptr;
 };

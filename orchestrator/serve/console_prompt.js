@@ -87,14 +87,15 @@ function setRunning(controller) {
 async function send(event) {
   event.preventDefault();
   if (running !== null) return;
+  const prompt = $('prompt').value;
   const request = {
-    prompt: $('prompt').value,
+    [$('chat').checked ? 'message' : 'prompt']: prompt,
     max_new_tokens: Number($('max-tokens').value),
     temperature: Number($('temperature').value),
   };
   if ($('policy').value.trim() !== '') request.policy = $('policy').value.trim();
   $('answer').replaceChildren();
-  addSpan('asked', request.prompt);
+  addSpan('asked', $('chat').checked ? `${prompt}\n\n` : prompt);
   show('waiting …');
   setRunning(new AbortController());
   try {
@@ -107,7 +108,20 @@ async function send(event) {
   setRunning(null);
 }
 
+// Offers chats if the model answers them.
+export function offerChat(hasChat) {
+  if ($('chat-label').hidden !== hasChat) return;
+  $('chat-label').hidden = !hasChat;
+  $('chat').checked = hasChat;
+  showKind();
+}
+
+function showKind() {
+  $('prompt').placeholder = $('chat').checked ? 'A question' : 'Text to continue';
+}
+
 export function startPrompt() {
+  $('chat').addEventListener('change', showKind);
   $('prompt-form').addEventListener('submit', send);
   $('stop').addEventListener('click', () => running?.abort());
   $('prompt').addEventListener('keydown', (event) => {

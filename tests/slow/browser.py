@@ -76,6 +76,9 @@ class Browser(contextlib.AbstractContextManager):
     def text(self, selector):
         return self.run('return document.querySelector(arguments[0]).textContent;', selector)
 
+    def shown(self, selector):
+        return self.run('return document.querySelector(arguments[0]).offsetParent !== null;', selector)
+
     def _find(self, selector):
         return self._post('element', {'using': 'css selector', 'value': selector})[ELEMENT]
 

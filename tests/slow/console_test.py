@@ -7,6 +7,7 @@ import json
 import pathlib
 import re
 import subprocess
+import tempfile
 import threading
 import time
 import unittest
@@ -15,9 +16,13 @@ import urllib.request
 from browser import Browser
 from command_line import parse_arguments
 from demo_services import PROMPTS, DemoServices
+from openai_answers import ask
+from random_requests import CHATS
+from random_requests_test import models_with_template
 
 ARGUMENTS = None
 PROMPT = 'def quicksort(items):\n    """Sort'
+QUESTION = 'What does quicksort return?'
 # The policies of the load. The first one speculates as the service decides.
 POLICIES = ('default', 'fixed:6')
 
@@ -74,6 +79,10 @@ class ConsoleTest(unittest.TestCase):
         self.browser.click('#send')
         self.browser.wait("document.getElementById('stop').disabled", seconds=60)
         return self.browser.text('#outcome')
+
+    def answer(self):
+        return self.browser.run("return [...document.querySelectorAll('#answer .cycle')]"
+                                ".map((span) => span.textContent).join('');")
 
     def restart(self, *flags):
         """Starts the orchestrator again, on the same port, with more flags."""
@@ -143,6 +152,21 @@ class ConsoleTest(unittest.TestCase):
         self.assertRegex(self.browser.text('#tip'),
                          r'^cycle \d+: \d+ tokens? in .* ms\n\d+ nodes verified, \d+ accepted\n')
         self.assert_clean()
+
+    def test_a_question_is_asked_through_the_chat_template(self):
+        self.assertFalse(self.browser.shown('#chat-label'))
+        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        services = self.enterContext(DemoServices(ARGUMENTS.bin, models=models_with_template(folder)))
+        self.browser.open(f'http://127.0.0.1:{services.http["orchestrator"]}/console')
+        self.browser.wait("document.getElementById('chat').checked")
+        self.assertTrue(self.browser.shown('#chat-label'))
+        self.assertRegex(self.ask(QUESTION, 12), '^12 tokens')
+        asked = {'messages': [{'role': 'user', 'content': QUESTION}], 'max_tokens': 12, 'temperature': 0}
+        choice, = ask(services.http['orchestrator'], CHATS, asked)['choices']
+        self.assertEqual(self.answer().strip(), choice['text'].strip())
+        self.browser.click('#chat')
+        self.ask(QUESTION, 12)
+        self.assertNotEqual(self.answer().strip(), choice['text'].strip())
 
     def test_markup_in_an_answer_stays_text(self):
         prompt = '<img src=x onerror="document.title=1"></span><script>document.title=2</script>'

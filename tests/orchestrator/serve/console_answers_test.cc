@@ -17,6 +17,18 @@ using testing::kLongPrompt;
 using testing::kPrompt;
 using ::testing::SizeIs;
 
+TEST_F(ConsoleTest, AMessageIsAskedThroughTheChatTemplate) {
+  StartAndServe();
+  EXPECT_EQ(State()["has_chat"], true);
+  const auto prompt_tokens = [&](const std::string& body) {
+    const auto lines = Lines(Post(body));
+    EXPECT_EQ(lines.back().count("finished"), 1u);
+    return lines.at(0)["started"]["prompt_tokens"].get<int>();
+  };
+  EXPECT_EQ(prompt_tokens(R"({"message": "ABC", "max_new_tokens": 4})"),
+            prompt_tokens(R"({"prompt": "Q: ABC", "max_new_tokens": 4})"));
+}
+
 TEST_F(ConsoleTest, AnAnswerIsStreamedCycleByCycle) {
   StartAndServe();
   const HttpAnswer answer = Post(kPrompt);

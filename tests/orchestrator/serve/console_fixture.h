@@ -93,7 +93,7 @@ class ConsoleTest : public SchedulerTest {
   ConsoleFeed feed_;
   Ends ends_;
   ObserverList observers_;
-  const ServedModelFixture model_;
+  const ServedModelFixture model_{/*context=*/512, "Q: {{ messages[0]['content'] }}"};
   const RequestParser parser_{&model_.model(), *Policy::Parse("default")};
   std::optional<RequestIntake> intake_;
   std::optional<Console> console_;

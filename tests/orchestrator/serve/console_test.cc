@@ -123,6 +123,8 @@ TEST_F(ConsoleTest, ABadPromptIsRefusedWithTheNameOfTheField) {
       {R"({"prompt": ""})", "prompt"},
       {R"({"prompt": 3})", "prompt: must be a string"},
       {R"({"prompt": null})", "prompt: must be a string"},
+      {R"({"message": 3})", "message: must be a string"},
+      {R"({"message": "a", "prompt": "a"})", "message: cannot stand beside prompt"},
       {"{\"prompt\": \"\xff\"}", "not a JSON object"},
       {R"({"prompt": "\ud800"})", "not a JSON object"},
       {R"({"prompt": "a", "max_new_tokens": 0})", "max_new_tokens"},
