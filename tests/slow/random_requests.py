@@ -61,6 +61,8 @@ CHAT_TEXTS = [
     r'\{"name": "other", "arguments": <tool_call>\{"name": "time", "arguments": \{\}\}</tool_call>\}',
     r'<(think|thin|tool_cal)[a-z ]{1,9}>',
 ]
+# The end-of-sequence token as a stop string. Few answers would have it otherwise.
+SPECIAL_STOP = {'stop': '<|endoftext|>', 'ignore_eos': True, 'logit_bias': {'0': 6}}
 INVALID = [
     {'temperature': -1}, {'top_p': 2}, {'n': 0}, {'max_tokens': 0}, {'presence_penalty': 5}, {'logit_bias': {'x': 1}},
     {'stop': ['']}, {'stop': ['a<|im_end|>']}, {'stop_token_ids': [10 ** 6]}, {'no_such_parameter': 1},
@@ -105,6 +107,8 @@ class Generator:
         if 'structured_outputs' in body or 'response_format' in body or 'tool_choice' in body:
             body.pop('ignore_eos', None)
             body.pop('min_tokens', None)
+        elif self.one_in(30):
+            body.update(SPECIAL_STOP)
         if self.one_in(16):
             body.update(self.pick(*INVALID))
         return path, body
