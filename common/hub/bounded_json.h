@@ -1,4 +1,5 @@
-// JSON of a client, within limits that protect the code that walks through it. Thread-safe: no state.
+// JSON of a client, within limits that protect the code that walks through it. Thread-safe: no
+// state.
 #ifndef BASTION_COMMON_HUB_BOUNDED_JSON_H_
 #define BASTION_COMMON_HUB_BOUNDED_JSON_H_
 

@@ -177,8 +177,9 @@ absl::Status SetField(const std::string& field, const json& value, v1::GenerateR
     }
     request->mutable_sampling()->set_temperature(value.get<float>());
   } else {
-    return JsonFieldError(field.substr(0, ConsoleFeed::kNameBytes),
-                          "is not a field; use prompt or message, policy, max_new_tokens and temperature");
+    return JsonFieldError(
+        field.substr(0, ConsoleFeed::kNameBytes),
+        "is not a field; use prompt or message, policy, max_new_tokens and temperature");
   }
   return absl::OkStatus();
 }

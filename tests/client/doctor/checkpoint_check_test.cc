@@ -292,7 +292,8 @@ TEST_P(FamilyCheckTest, AGoodTargetRuns) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, FamilyCheckTest,
-                         ::testing::Values("qwen2_yarn", "mistral_window", "smollm3_no_rope_layers"),
+                         ::testing::Values("qwen2_yarn", "mistral_window",
+                                           "smollm3_no_rope_layers"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
