@@ -57,6 +57,7 @@ class GenerationServiceTest : public testing::SchedulerTest {
 };
 
 TEST_F(GenerationServiceTest, ARefusedClientLearnsWhenToRetry) {
+  options_.max_running = 1;
   options_.max_waiting = 1;
   Serve();
   verifier_.Hold(true);
