@@ -39,6 +39,17 @@ class AutoregressiveEngine final : public DrafterEngine {
     int first_row = 0;           // The batch's row of the first new row of the tree.
   };
 
+  // The forward of one Expand, for all frontiers.
+  struct Round {
+    nn::RowBatch batch;
+    std::vector<Expanding> expanding;
+    // One per path: where its marginals go, its row, and how to choose its candidates.
+    std::vector<Marginals*> wanted;
+    std::vector<int> rows;
+    std::vector<kernels::ChoiceRule> rules;
+    int candidates = 1;
+  };
+
   [[nodiscard]] absl::Status Check(const Frontier& frontier) const;
   // Checks a frontier of a call, and finds or opens its sequence. `seen` has the sessions so far.
   [[nodiscard]] absl::StatusOr<DraftSequence*> Begin(const Frontier& frontier,
@@ -50,6 +61,8 @@ class AutoregressiveEngine final : public DrafterEngine {
   [[nodiscard]] absl::Status ExtendContext(DraftSequence& sequence, int count);
   // Adds the sequence's new context and tree rows to `batch`.
   [[nodiscard]] absl::Status AddRows(Expanding& one, nn::RowBatch& batch);
+  // Adds a frontier to `round`. `draft` gets its marginals later, or its error now.
+  void AddFrontier(const Frontier& frontier, DraftSequence& sequence, Draft& draft, Round& round);
   void Forget(DraftSequence& sequence, int context);
   void Warn(const absl::Status& error, DraftSequence& sequence) const;
 
@@ -178,6 +191,39 @@ void AutoregressiveEngine::Warn(const absl::Status& error, DraftSequence& sequen
   if (!std::exchange(sequence.warned, true)) LOG(WARNING) << "no draft: " << error;
 }
 
+void AutoregressiveEngine::AddFrontier(const Frontier& frontier, DraftSequence& sequence,
+                                       Draft& draft, Round& round) {
+  draft.marginals.resize(frontier.paths.size());
+  Expanding one = {&frontier, &sequence, {}};
+  const absl::StatusOr<bool> prepared = Prepare(one);
+  if (prepared.ok() && !*prepared) return;
+  const absl::Status ready = prepared.ok() ? AddRows(one, round.batch) : prepared.status();
+  if (absl::IsAborted(ready)) {
+    // After this error, the orchestrator sends all tokens.
+    Warn(ready, sequence);
+    sequences_.Close(frontier.sequence);
+    draft = {{}, ready};
+    return;
+  }
+  if (!ready.ok()) {
+    Forget(sequence, frontier.committed);
+    Warn(ready, sequence);
+    return;
+  }
+  for (size_t p = 0; p < one.tree_rows.size(); ++p) {
+    const int row = one.tree_rows[p];
+    round.wanted.push_back(&draft.marginals[p]);
+    round.rows.push_back(one.first_row + row - sequence.tree.cached());
+    round.rules.emplace_back();
+    if (frontier.coupled) {
+      const Position position = frontier.committed + sequence.tree.depth(row) + 1;
+      round.rules.back() = CouplingRule(frontier.sampling, position);
+    }
+  }
+  round.candidates = std::max(round.candidates, frontier.candidates);
+  round.expanding.push_back(std::move(one));
+}
+
 absl::StatusOr<std::vector<Draft>> AutoregressiveEngine::Expand(
     absl::Span<const Frontier> frontiers) {
   trace_ = {};
@@ -185,60 +231,22 @@ absl::StatusOr<std::vector<Draft>> AutoregressiveEngine::Expand(
   StopWatch watch;
   model_->WakeUp();
   std::vector<Draft> drafts(frontiers.size());
-  std::vector<Expanding> expanding;
-  std::vector<Marginals*> wanted;
-  std::vector<int> rows;
-  std::vector<kernels::ChoiceRule> rules;
-  nn::RowBatch batch;
+  Round round;
   absl::flat_hash_set<uint64_t> seen;
-  int candidates = 1;
   sequences_.BeginExpand();
   for (size_t i = 0; i < frontiers.size(); ++i) {
-    const Frontier& frontier = frontiers[i];
-    const absl::StatusOr<DraftSequence*> opened = Begin(frontier, seen);
-    if (!opened.ok()) {
-      drafts[i].status = opened.status();
-      continue;
-    }
-    DraftSequence* const sequence = *opened;
-    drafts[i].marginals.resize(frontier.paths.size());
-    Expanding one = {&frontier, sequence, {}};
-    const absl::StatusOr<bool> prepared = Prepare(one);
-    if (prepared.ok() && !*prepared) continue;
-    const absl::Status ready = prepared.ok() ? AddRows(one, batch) : prepared.status();
-    if (absl::IsAborted(ready)) {
-      // After this error, the orchestrator sends all tokens.
-      Warn(ready, *sequence);
-      sequences_.Close(frontier.sequence);
-      drafts[i] = {{}, ready};
-      continue;
-    }
-    if (!ready.ok()) {
-      Forget(*sequence, frontier.committed);
-      Warn(ready, *sequence);
-      continue;
-    }
-    for (size_t p = 0; p < one.tree_rows.size(); ++p) {
-      const int row = one.tree_rows[p];
-      wanted.push_back(&drafts[i].marginals[p]);
-      rows.push_back(one.first_row + row - sequence->tree.cached());
-      rules.emplace_back();
-      if (frontier.coupled) {
-        const Position position = frontier.committed + sequence->tree.depth(row) + 1;
-        rules.back() = CouplingRule(frontier.sampling, position);
-      }
-    }
-    candidates = std::max(candidates, frontier.candidates);
-    expanding.push_back(std::move(one));
+    const absl::StatusOr<DraftSequence*> sequence = Begin(frontiers[i], seen);
+    drafts[i].status = sequence.status();
+    if (sequence.ok()) AddFrontier(frontiers[i], **sequence, drafts[i], round);
   }
   trace_.context = watch.Lap();
-  if (expanding.empty()) return drafts;
-  model_->Forward(batch);
-  std::vector<Marginals> marginals = model_->Predict(rows, rules, candidates);
+  if (round.expanding.empty()) return drafts;
+  model_->Forward(round.batch);
+  std::vector<Marginals> marginals = model_->Predict(round.rows, round.rules, round.candidates);
   trace_.candidates = model_->candidates_time();
   trace_.forward = watch.Lap() - trace_.candidates;
-  for (size_t m = 0; m < marginals.size(); ++m) *wanted[m] = std::move(marginals[m]);
-  for (const Expanding& one : expanding) {
+  for (size_t m = 0; m < marginals.size(); ++m) *round.wanted[m] = std::move(marginals[m]);
+  for (const Expanding& one : round.expanding) {
     one.sequence->tree.MarkCached();
     one.sequence->context = one.frontier->committed;
     sequences_.KeepPrefix(*one.sequence);

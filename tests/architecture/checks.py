@@ -11,6 +11,9 @@ import rules
 from source import Finding, Scan
 
 
+_SETTING = re.compile(r"\b(secure_getenv|getenv)\s*\(|\bABSL_(DECLARE_)?FLAG\s*\(|\babsl::GetFlag\b")
+
+
 def _under(path, folder):
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
@@ -35,6 +38,34 @@ def include_direction(files):
                 yield Finding(file.path, line, "tests/architecture/rules.py does not list this folder")
             elif home(included) not in [folder, *rules.MAY_INCLUDE[folder]]:
                 yield Finding(file.path, line, f"{folder} may not include {included}")
+
+
+def _used_permissions(files):
+    """The permissions of rules.py that some file needs: (name of the list, entry)."""
+    for file in files:
+        folder = home(file.path) if file.is_cpp else None
+        for _, included in file.includes() if file.is_cpp else ():
+            yield f"MAY_INCLUDE[{folder}]", home(included)
+            for library, (prefixes, folders) in rules.LIBRARIES.items():
+                if included.startswith(prefixes):
+                    yield from ((library, f) for f in folders if _under(file.path, f))
+        for _, _, condition in _conditionals(file) if file.is_cpp else ():
+            name = "NDEBUG_ALLOWED" if condition == "NDEBUG" else "CONDITIONALS_ALLOWED"
+            yield from ((name, p) for p in getattr(rules, name) if file.path.startswith(p))
+        if file.is_cpp and _SETTING.search(file.text):
+            yield "SETTINGS_ALLOWED", file.path.split("/")[-1]
+
+
+def unused_permissions(files):
+    """Every permission in rules.py is used. Otherwise a file could use it for something else, unnoticed."""
+    granted = [(f"MAY_INCLUDE[{folder}]", other) for folder, others in rules.MAY_INCLUDE.items() for other in others]
+    granted += [(library, folder) for library, (_, folders) in rules.LIBRARIES.items() for folder in folders]
+    for name in ("CONDITIONALS_ALLOWED", "NDEBUG_ALLOWED", "SETTINGS_ALLOWED"):
+        granted += [(name, entry) for entry in getattr(rules, name)]
+    used = set(_used_permissions(files))
+    for name, entry in granted:
+        if (name, entry) not in used:
+            yield Finding("tests/architecture/rules.py", 1, f"no file uses the permission {entry} of {name}")
 
 
 def _cycle(folder, graph, above=()):
@@ -72,20 +103,23 @@ def torch_and_protos(files):
                     yield Finding(file.path, line, f"a file may not include both torch and {included}")
 
 
+def _conditionals(file):
+    """Yields (line, directive, condition) of the preprocessor conditionals but the header guard."""
+    guard = "BASTION_" + re.sub(r"[/.]", "_", file.path).upper() + "_"
+    for number, line in enumerate(file.lines, 1):
+        match = re.match(r"\s*#\s*(if|ifdef|ifndef|elif)\b\s*(.*)", line)
+        if match and match.groups() != ("ifndef", guard):
+            yield number, match.group(1), match.group(2).strip()
+
+
 def conditional_compilation(files):
     """Only header guards and kernel dispatch use preprocessor conditionals."""
     for file in files:
         if not file.is_cpp or any(file.path.startswith(p) for p in rules.CONDITIONALS_ALLOWED):
             continue
-        guard = "BASTION_" + re.sub(r"[/.]", "_", file.path).upper() + "_"
-        for number, line in enumerate(file.lines, 1):
-            match = re.match(r"\s*#\s*(if|ifdef|ifndef|elif)\b\s*(.*)", line)
-            if not match or match.groups() == ("ifndef", guard):
-                continue
-            condition = match.group(2).strip()
-            if condition == "NDEBUG" and any(file.path.startswith(p) for p in rules.NDEBUG_ALLOWED):
-                continue
-            yield Finding(file.path, number, f"#{match.group(1)} {condition} outside kernel dispatch")
+        for number, kind, condition in _conditionals(file):
+            if condition != "NDEBUG" or not any(file.path.startswith(p) for p in rules.NDEBUG_ALLOWED):
+                yield Finding(file.path, number, f"#{kind} {condition} outside kernel dispatch")
 
 
 def header_guards(files):
@@ -100,13 +134,12 @@ def header_guards(files):
 
 def flags_and_environment(files):
     """Only the files in rules.SETTINGS_ALLOWED read flags and the environment."""
-    pattern = re.compile(r"\b(secure_getenv|getenv)\s*\(|\bABSL_(DECLARE_)?FLAG\s*\(|\babsl::GetFlag\b")
     for file in files:
         name = file.path.split("/")[-1]
         if not file.is_cpp or name in rules.SETTINGS_ALLOWED or _under(file.path, "tests"):
             continue
         for number, line in enumerate(file.lines, 1):
-            if pattern.search(line.split("//")[0]):
+            if _SETTING.search(line.split("//")[0]):
                 yield Finding(file.path, number, "only main.cc may read flags and the environment")
 
 
@@ -140,6 +173,13 @@ def function_size(files):
             if parameters > rules.MAX_PARAMETERS:
                 yield Finding(file.path, line, f"{name} has {parameters} parameters, at most "
                                                f"{rules.MAX_PARAMETERS}: pass a struct")
+
+
+def unseen_functions(files):
+    """The scan sees every function that is defined outside of its class, so that the size checks do."""
+    for file in files:
+        for line, name in Scan(file.text).unseen() if file.is_cpp else ():
+            yield Finding(file.path, line, f"the scan of source.py does not see {name}: mend the scan")
 
 
 def config_size(files):
@@ -261,7 +301,7 @@ def watched_paths(files, exists=lambda path: bool(glob.glob(path))):
                     yield Finding(file.path, number, f"watches {path}, which does not exist")
 
 
-CHECKS = [include_direction, include_cycles, restricted_libraries, torch_and_protos,
+CHECKS = [include_direction, include_cycles, unused_permissions, restricted_libraries, torch_and_protos,
           conditional_compilation, header_guards, flags_and_environment, file_length, function_size,
-          config_size, open_tasks, commented_out_code, links, anchors, documentation_length,
+          unseen_functions, config_size, open_tasks, commented_out_code, links, anchors, documentation_length,
           required_files, watched_paths, cmake_checks.linked_dependencies, english_checks.plain_english]

@@ -1,14 +1,13 @@
 """Checks that comments, messages, flags and documents avoid phrases that readers had to read twice."""
 
+import pathlib
 import re
 
 from source import Finding
 
-# Words and phrases to avoid.
-_WORDS = re.compile(
-    r"\b(who" r"ever|no" r"body|a" r"new|he" r"eds?|st" r"ands)\b"
-    r"|\bas they " r"come\b|\bso " r"many\b|\bof " r"which\b|\btakes " r"up\b|\bis " r"had\b"
-    r"|\bthe " r"like\b|\bmakes " r"do\b", re.IGNORECASE)
+_LINES = (pathlib.Path(__file__).parent / "avoided_words.txt").read_text(encoding="utf-8").splitlines()
+AVOIDED = [line for line in _LINES if line and not line.startswith("#")]
+_WORDS = re.compile(rf"\b({'|'.join(AVOIDED)})\b", re.IGNORECASE)
 # A comment, a docstring or a flag's help text that begins with "Of".
 _FRAGMENT = re.compile(r"(?://+!?<?|#+|\"\"\"|/\*+)\s*O" r"f\b|^\s*\"O" r"f\s|,\s*\"O" r"f\s[^\"]*\"\)")
 
@@ -18,7 +17,7 @@ _DATA = ("deploy/demo_model/target/", "deploy/demo_model/drafter/", "deploy/demo
 
 
 def plain_english(files):
-    """No text uses the phrases above, and no comment begins with the fragment above."""
+    """No text uses the phrases in avoided_words.txt, and no comment begins with the fragment above."""
     for file in files:
         if file.path.startswith(_DATA):
             continue

@@ -1,5 +1,6 @@
 """Reads the files of the tree, and finds functions and structs in C++ files."""
 
+import collections
 import dataclasses
 import os
 import re
@@ -140,7 +141,11 @@ def _callable(head):
 _CONTAINER = re.compile(
     r"^\s*(?:template\s*<.*>\s*)?(?:inline\s+)?(?:namespace|class|struct|union|enum|extern)\b[^(]*$",
     re.DOTALL)
-_INITIALIZER = re.compile(r"\)[^{};]*:[^:].*[\w>]\s*$", re.DOTALL)
+_INITIALIZER = re.compile(r"\)[^{};]*(?<!:):(?!:).*[\w>]\s*$", re.DOTALL)
+
+
+# The head of a function's definition outside of its class. It begins in the first column.
+_MEMBER = re.compile(r"^(?:[A-Za-z_][^\n;={}()]*[\s*&])?(?:\w+(?:<[^\n;(){}]*>)?::)+(~?(?!operator\b)\w+)\((?=[^;]*?\)[^;()]*\{)", re.MULTILINE)
 
 
 class Scan:
@@ -154,6 +159,18 @@ class Scan:
         self.functions = []
         self.structs = []
         self._scope(0, len(self._text))
+
+    def unseen(self):
+        """Yields (line, name) of the definitions of the form Type::Name( that are not in functions.
+
+        A braced construct that the scan does not support may hide all that follows it.
+        """
+        seen = collections.Counter(f.name for f in self.functions if f.body_lines > 0)
+        for match in _MEMBER.finditer(self._text):
+            name = match.group(1)
+            seen[name] -= 1
+            if seen[name] < 0:
+                yield self._line(match.start(1)), name
 
     def _line(self, at):
         return self._text.count("\n", 0, at) + 1
@@ -171,6 +188,8 @@ class Scan:
                 if self._block(head, at, end):
                     head = end + 1
                 at = end
+            elif char == "(":  # Braces in here are those of an argument or a lambda.
+                at = _matching(self._text, at, "(", ")")
             elif char == ":" and re.search(r"\b(public|private|protected)\s*$", self._text[head:at]):
                 head = at + 1
             at += 1
