@@ -11,7 +11,7 @@
 #include "common/prior/transition_file.h"
 #include "drafter_service/draft/autoregressive.h"
 #include "drafter_service/draft/draft_model.h"
-#include "orchestrator/serve/served_model.h"
+#include "orchestrator/intake/served_model.h"
 
 namespace bastion::doctor {
 namespace {

@@ -12,7 +12,7 @@
 #include "orchestrator/openai/openai_request.h"
 #include "orchestrator/openai/reasoning_reader.h"
 #include "orchestrator/openai/tool_call_reader.h"
-#include "orchestrator/serve/request_stream.h"
+#include "orchestrator/schedule/request_stream.h"
 
 namespace bastion {
 

@@ -5,9 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/version.h"
-#include "orchestrator/serve/error_details.h"
-#include "orchestrator/serve/http_status.h"
-#include "orchestrator/serve/request_parser.h"
+#include "orchestrator/api/http_status.h"
+#include "orchestrator/intake/request_parser.h"
+#include "orchestrator/schedule/error_details.h"
 
 namespace bastion {
 namespace {

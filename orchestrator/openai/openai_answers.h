@@ -11,11 +11,11 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "orchestrator/intake/served_model.h"
 #include "orchestrator/openai/chat_answer.h"
 #include "orchestrator/openai/openai_logprobs.h"
 #include "orchestrator/openai/openai_request.h"
-#include "orchestrator/serve/request_stream.h"
-#include "orchestrator/serve/served_model.h"
+#include "orchestrator/schedule/request_stream.h"
 
 namespace bastion {
 

@@ -7,12 +7,12 @@
 #include "absl/time/clock.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
+#include "orchestrator/api/http_status.h"
+#include "orchestrator/api/public_status.h"
+#include "orchestrator/intake/request_id.h"
 #include "orchestrator/openai/openai_tools.h"
-#include "orchestrator/serve/error_details.h"
-#include "orchestrator/serve/http_status.h"
-#include "orchestrator/serve/live_request.h"
-#include "orchestrator/serve/public_status.h"
-#include "orchestrator/serve/request_id.h"
+#include "orchestrator/schedule/error_details.h"
+#include "orchestrator/schedule/live_request.h"
 
 namespace bastion {
 namespace {

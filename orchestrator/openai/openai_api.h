@@ -14,12 +14,12 @@
 #include "absl/time/time.h"
 #include "common/http/http_server.h"
 #include "common/telemetry/tracer.h"
+#include "orchestrator/api/call_trace.h"
+#include "orchestrator/api/submitted_call.h"
+#include "orchestrator/intake/request_intake.h"
+#include "orchestrator/intake/work_limit.h"
 #include "orchestrator/openai/openai_answers.h"
 #include "orchestrator/openai/openai_request.h"
-#include "orchestrator/serve/call_trace.h"
-#include "orchestrator/serve/request_intake.h"
-#include "orchestrator/serve/submitted_call.h"
-#include "orchestrator/serve/work_limit.h"
 
 namespace bastion {
 

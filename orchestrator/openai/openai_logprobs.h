@@ -15,7 +15,7 @@
 
 #include "common/hub/tokenizer.h"
 #include "orchestrator/openai/openai_request.h"
-#include "orchestrator/serve/request_stream.h"
+#include "orchestrator/schedule/request_stream.h"
 #include "orchestrator/text/character_counter.h"
 
 namespace bastion {

@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "orchestrator/intake/request_parser.h"
 #include "orchestrator/openai/openai_tools.h"
-#include "orchestrator/serve/request_parser.h"
 
 namespace bastion {
 namespace {

@@ -9,12 +9,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/base/status.h"
+#include "orchestrator/intake/request_parser.h"
 #include "orchestrator/openai/json_argument.h"
 #include "orchestrator/openai/openai_constraint.h"
 #include "orchestrator/openai/openai_prompt.h"
 #include "orchestrator/openai/openai_tools.h"
-#include "orchestrator/serve/error_details.h"
-#include "orchestrator/serve/request_parser.h"
+#include "orchestrator/schedule/error_details.h"
 
 namespace bastion {
 namespace {

@@ -4,9 +4,9 @@
 #define BASTION_ORCHESTRATOR_OPENAI_OPENAI_TOOLS_H_
 
 #include "absl/status/status.h"
+#include "orchestrator/intake/served_model.h"
 #include "orchestrator/openai/json_argument.h"
 #include "orchestrator/openai/openai_request.h"
-#include "orchestrator/serve/served_model.h"
 
 namespace bastion {
 

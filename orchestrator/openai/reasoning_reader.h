@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "orchestrator/serve/reasoning.h"
+#include "orchestrator/intake/reasoning.h"
 
 namespace bastion {
 

@@ -56,7 +56,7 @@ class IncludeChecks(unittest.TestCase):
 
     def test_tests_and_clients_are_not_included(self):
         self.assertTrue(self.includes("common/base/a.cc", "tests/support/b.h"))
-        self.assertTrue(self.includes("orchestrator/serve/a.cc", "client/cpp/b.h"))
+        self.assertTrue(self.includes("orchestrator/api/a.cc", "client/cpp/b.h"))
 
     def test_tests_include_everything(self):
         self.assertFalse(self.includes("tests/client/a.cc", "client/cpp/b.h", "kernels/ops.h"))
@@ -66,7 +66,7 @@ class IncludeChecks(unittest.TestCase):
         self.assertEqual(
             self.includes("client/cpp/bastion/a.h", "bastion/internal/v1/c.pb.h"),
             ["client/cpp/bastion/a.h:1: client/cpp may not include protos/bastion/internal/v1/c.pb.h"])
-        self.assertTrue(self.includes("orchestrator/serve/a.cc", "bastion/b.h"))
+        self.assertTrue(self.includes("orchestrator/api/a.cc", "bastion/b.h"))
 
     def test_a_folder_without_a_rule_is_reported(self):
         self.assertTrue(self.includes("unknown/a.cc", "common/base/b.h"))

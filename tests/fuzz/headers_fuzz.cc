@@ -5,7 +5,7 @@
 #include "common/http/http_names.h"
 #include "common/telemetry/trace_context.h"
 #include "common/wire/security.h"
-#include "orchestrator/serve/console_json.h"
+#include "orchestrator/console/console_json.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace bastion {

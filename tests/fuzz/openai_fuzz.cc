@@ -5,7 +5,7 @@
 #include "orchestrator/openai/openai_request.h"
 #include "orchestrator/openai/reasoning_reader.h"
 #include "orchestrator/openai/tool_call_reader.h"
-#include "orchestrator/serve/error_details.h"
+#include "orchestrator/schedule/error_details.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace bastion {

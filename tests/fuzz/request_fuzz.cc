@@ -1,7 +1,7 @@
 // GenerateRequest, as clients send it: bounds, tokenizer, sampling, policy.
 #include "common/base/check.h"
-#include "orchestrator/serve/request_parser.h"
-#include "orchestrator/serve/served_model.h"
+#include "orchestrator/intake/request_parser.h"
+#include "orchestrator/intake/served_model.h"
 #include "tests/fuzz/fuzz_target.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

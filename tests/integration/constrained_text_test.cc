@@ -14,10 +14,10 @@
 #include "common/base/check.h"
 #include "gtest/gtest.h"
 #include "orchestrator/cycle/decode_cycle.h"
+#include "orchestrator/intake/grammar_constraint.h"
+#include "orchestrator/intake/served_model.h"
 #include "orchestrator/policy/policy.h"
 #include "orchestrator/policy/speculation_memory.h"
-#include "orchestrator/serve/grammar_constraint.h"
-#include "orchestrator/serve/served_model.h"
 #include "tests/support/linear_costs.h"
 
 namespace bastion {

@@ -17,7 +17,7 @@
 
 #include "absl/time/clock.h"
 #include "client/bench/prompts.h"
-#include "orchestrator/serve/generation_service.h"
+#include "orchestrator/api/generation_service.h"
 #include "tests/conformance/in_process.h"
 
 namespace bastion {

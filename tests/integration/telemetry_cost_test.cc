@@ -4,8 +4,8 @@
 
 #include "drafter_service/serve/drafter_telemetry.h"
 #include "gtest/gtest.h"
-#include "orchestrator/serve/serving_telemetry.h"
-#include "tests/orchestrator/serve/live_request_fixture.h"
+#include "orchestrator/program/serving_telemetry.h"
+#include "tests/orchestrator/schedule/live_request_fixture.h"
 #include "verifier_service/serve/verifier_telemetry.h"
 
 namespace bastion {

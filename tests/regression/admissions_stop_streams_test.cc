@@ -2,7 +2,7 @@
 // fifteen of them stopped a running request for 98 ms.
 #include <algorithm>
 
-#include "tests/orchestrator/serve/scheduler_fixture.h"
+#include "tests/orchestrator/schedule/scheduler_fixture.h"
 
 namespace bastion {
 namespace {

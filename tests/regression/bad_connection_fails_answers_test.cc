@@ -2,7 +2,7 @@
 // the verifier, and a request that had got no token in between failed after six.
 #include <gtest/gtest.h>
 
-#include "tests/orchestrator/serve/live_request_fixture.h"
+#include "tests/orchestrator/schedule/live_request_fixture.h"
 #include "tests/support/manual_clock.h"
 
 namespace bastion {

@@ -1,6 +1,6 @@
 // Canceled requests stayed in the queue until a slot became free. A client that submitted and
 // canceled as many requests as the queue holds had all other requests refused.
-#include "tests/orchestrator/serve/scheduler_fixture.h"
+#include "tests/orchestrator/schedule/scheduler_fixture.h"
 
 namespace bastion {
 namespace {

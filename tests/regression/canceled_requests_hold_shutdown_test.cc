@@ -1,6 +1,6 @@
 // While the scheduler waited for a verifier that did not answer, requests whose clients had left
 // counted as running. A shutdown waited for them for the whole grace period.
-#include "tests/orchestrator/serve/scheduler_fixture.h"
+#include "tests/orchestrator/schedule/scheduler_fixture.h"
 
 namespace bastion {
 namespace {

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 
 #include "bastion/v1/error_details.pb.h"
-#include "orchestrator/serve/public_status.h"
-#include "tests/orchestrator/serve/hosted_service_fixture.h"
+#include "orchestrator/api/public_status.h"
+#include "tests/orchestrator/api/hosted_service_fixture.h"
 
 namespace bastion {
 namespace {

@@ -1,6 +1,6 @@
 // When the KV cache was full, the request that asked next failed with RESOURCE_EXHAUSTED in the
 // middle of its answer. A draft tree could be what filled the cache.
-#include "tests/orchestrator/serve/scheduler_fixture.h"
+#include "tests/orchestrator/schedule/scheduler_fixture.h"
 
 namespace bastion {
 namespace {

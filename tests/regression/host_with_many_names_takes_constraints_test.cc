@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "orchestrator/serve/request_intake.h"
-#include "tests/orchestrator/serve/scheduler_fixture.h"
-#include "tests/orchestrator/serve/served_model_fixture.h"
+#include "orchestrator/intake/request_intake.h"
+#include "tests/orchestrator/intake/served_model_fixture.h"
+#include "tests/orchestrator/schedule/scheduler_fixture.h"
 
 namespace bastion {
 namespace {

@@ -6,9 +6,9 @@
 #include <thread>
 
 #include "gmock/gmock.h"
-#include "orchestrator/serve/request_intake.h"
-#include "tests/orchestrator/serve/scheduler_fixture.h"
-#include "tests/orchestrator/serve/served_model_fixture.h"
+#include "orchestrator/intake/request_intake.h"
+#include "tests/orchestrator/intake/served_model_fixture.h"
+#include "tests/orchestrator/schedule/scheduler_fixture.h"
 
 namespace bastion {
 namespace {

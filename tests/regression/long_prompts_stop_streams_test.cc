@@ -2,7 +2,7 @@
 // between two tokens of every stream.
 #include <algorithm>
 
-#include "tests/orchestrator/serve/scheduler_fixture.h"
+#include "tests/orchestrator/schedule/scheduler_fixture.h"
 
 namespace bastion {
 namespace {

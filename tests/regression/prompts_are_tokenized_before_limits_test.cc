@@ -2,9 +2,9 @@
 // was full or not ready. A prompt of 4 MB took 1.4 GB and seconds of a core.
 #include <gmock/gmock.h>
 
-#include "orchestrator/serve/request_intake.h"
-#include "tests/orchestrator/serve/scheduler_fixture.h"
-#include "tests/orchestrator/serve/served_model_fixture.h"
+#include "orchestrator/intake/request_intake.h"
+#include "tests/orchestrator/intake/served_model_fixture.h"
+#include "tests/orchestrator/schedule/scheduler_fixture.h"
 
 namespace bastion {
 namespace {

@@ -5,7 +5,7 @@
 #include <set>
 #include <thread>
 
-#include "tests/orchestrator/serve/hosted_service_fixture.h"
+#include "tests/orchestrator/api/hosted_service_fixture.h"
 #include "tests/support/http2_client.h"
 
 namespace bastion {

@@ -1,6 +1,6 @@
 // A client that read one message shortly before every --slow_client kept its slot and its memory
 // for hours: each read restarted the timer. As many such clients as slots blocked the service.
-#include "tests/orchestrator/serve/scheduler_fixture.h"
+#include "tests/orchestrator/schedule/scheduler_fixture.h"
 
 namespace bastion {
 namespace {

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "gtest/gtest.h"
-#include "tests/orchestrator/serve/hosted_service_fixture.h"
+#include "tests/orchestrator/api/hosted_service_fixture.h"
 #include "tests/support/fake_span_sink.h"
 #include "tests/support/http2_client.h"
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tests the live console in headless Chromium, over services with the demo models.
 
-watches: orchestrator/serve/console* common/http tests/slow/browser.py tests/slow/openai_answers.py tests/slow/random_requests*.py
+watches: orchestrator/console common/http tests/slow/browser.py tests/slow/openai_answers.py tests/slow/random_requests*.py
 """
 import json
 import pathlib

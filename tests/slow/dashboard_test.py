@@ -2,7 +2,7 @@
 """Tests the Grafana dashboard against a real Prometheus that scrapes the services under load: every
 panel shows data. Draws the panels into a picture.
 
-watches: deploy/grafana orchestrator/serve/serving_metrics.cc
+watches: deploy/grafana orchestrator/observe/serving_metrics.cc
 """
 import json
 import math

@@ -11,7 +11,7 @@
 #include "common/base/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "orchestrator/serve/error_details.h"
+#include "orchestrator/schedule/error_details.h"
 #include "tests/client/cpp/fake_server.h"
 
 namespace bastion {

@@ -5,7 +5,7 @@
 #include "bastion/v1/error_details.pb.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "orchestrator/serve/error_details.h"
+#include "orchestrator/schedule/error_details.h"
 
 namespace bastion {
 namespace {

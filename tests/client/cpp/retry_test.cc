@@ -8,7 +8,7 @@
 #include "common/base/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "orchestrator/serve/error_details.h"
+#include "orchestrator/schedule/error_details.h"
 #include "tests/client/cpp/fake_server.h"
 #include "tests/support/temp_folder.h"
 

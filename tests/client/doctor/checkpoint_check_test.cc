@@ -13,7 +13,7 @@
 #include "common/prior/transition_file.h"
 #include "drafter_service/draft/dflash.h"
 #include "gmock/gmock.h"
-#include "orchestrator/serve/served_model.h"
+#include "orchestrator/intake/served_model.h"
 #include "tests/support/golden_file.h"
 #include "tests/support/hub_fixtures.h"
 #include "tests/support/temp_folder.h"

@@ -5,10 +5,10 @@
 
 #include "common/wire/service_host.h"
 #include "gmock/gmock.h"
-#include "orchestrator/serve/generation_service.h"
-#include "orchestrator/serve/orchestrator_inspection.h"
-#include "tests/orchestrator/serve/scheduler_fixture.h"
-#include "tests/orchestrator/serve/served_model_fixture.h"
+#include "orchestrator/api/generation_service.h"
+#include "orchestrator/api/orchestrator_inspection.h"
+#include "tests/orchestrator/intake/served_model_fixture.h"
+#include "tests/orchestrator/schedule/scheduler_fixture.h"
 #include "tests/support/temp_folder.h"
 
 namespace bastion::doctor {

@@ -6,9 +6,9 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "orchestrator/intake/request_parser.h"
 #include "orchestrator/openai/openai_tools.h"
-#include "orchestrator/serve/request_parser.h"
-#include "tests/orchestrator/serve/served_model_fixture.h"
+#include "tests/orchestrator/intake/served_model_fixture.h"
 #include "tests/support/hub_fixtures.h"
 
 namespace bastion {

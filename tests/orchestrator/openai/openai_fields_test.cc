@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "orchestrator/openai/openai_request.h"
-#include "orchestrator/serve/error_details.h"
+#include "orchestrator/schedule/error_details.h"
 #include "tests/orchestrator/openai/openai_requests.h"
 
 namespace bastion {

@@ -15,9 +15,9 @@
 #include "absl/strings/strip.h"
 #include "gmock/gmock.h"
 #include "orchestrator/openai/openai_api.h"
-#include "tests/orchestrator/serve/request_ends.h"
-#include "tests/orchestrator/serve/scheduler_fixture.h"
-#include "tests/orchestrator/serve/served_model_fixture.h"
+#include "tests/orchestrator/intake/served_model_fixture.h"
+#include "tests/orchestrator/schedule/request_ends.h"
+#include "tests/orchestrator/schedule/scheduler_fixture.h"
 #include "tests/support/http_client.h"
 
 namespace bastion::testing {

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "orchestrator/serve/error_details.h"
+#include "orchestrator/schedule/error_details.h"
 #include "tests/orchestrator/openai/openai_requests.h"
 
 namespace bastion {

@@ -8,7 +8,7 @@
 
 #include "gtest/gtest.h"
 #include "orchestrator/openai/openai_request.h"
-#include "orchestrator/serve/error_details.h"
+#include "orchestrator/schedule/error_details.h"
 
 namespace bastion::testing {
 

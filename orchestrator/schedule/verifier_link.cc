@@ -1,0 +1,151 @@
+#include "orchestrator/schedule/verifier_link.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/random/random.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status.h"
+#include "orchestrator/cost/calibration.h"
+#include "orchestrator/schedule/kv_admission.h"
+
+namespace bastion {
+namespace {
+
+// The pause between two attempts to reach the verifier grows by 25 percent each time. So connecting
+// adds at most 25 percent to the time that the verifier takes to start.
+constexpr absl::Duration kFirstPause = absl::Milliseconds(20);
+constexpr absl::Duration kLongestPause = absl::Milliseconds(250);
+// The pause between a failed calibration and the next one doubles each time.
+constexpr absl::Duration kFirstCalibrationPause = absl::Seconds(1);
+constexpr absl::Duration kLongestCalibrationPause = absl::Seconds(30);
+// How often the drafter's name is read.
+constexpr absl::Duration kDrafterInterval = absl::Milliseconds(250);
+
+bool SameTarget(const TargetInfo& a, const TargetInfo& b) {
+  return a.model == b.model && a.identity == b.identity && a.device == b.device &&
+         a.dims == b.dims && a.max_rows == b.max_rows && a.max_context == b.max_context &&
+         a.kv_tokens == b.kv_tokens && a.page_tokens == b.page_tokens;
+}
+
+std::string Sizes(const ModelDims& dims) {
+  return absl::StrCat(dims.layers, " layers of width ", dims.hidden, ", ", dims.query_heads,
+                      " query heads, ", dims.kv_heads, " KV heads of width ", dims.head_dim,
+                      ", an MLP of width ", dims.intermediate, " and a vocabulary of ",
+                      dims.vocabulary);
+}
+
+}  // namespace
+
+uint64_t NewSession() {
+  absl::BitGen bits;
+  return absl::Uniform<uint64_t>(bits);
+}
+
+bool VerifierLink::Connect() {
+  if (const absl::Status status = PrepareEngine(); !status.ok()) {
+    if (status != last_error_) LOG(WARNING) << "waiting for the verifier: " << status;
+    last_error_ = status;
+    pause_ = std::clamp(1.25 * pause_, kFirstPause, kLongestPause);
+    return false;
+  }
+  last_error_ = absl::OkStatus();
+  pause_ = absl::ZeroDuration();
+  connected_ = true;
+  events_.on_connect();
+  return true;
+}
+
+void VerifierLink::Lose(const absl::Status& reason) {
+  connected_ = false;
+  events_.on_loss(reason);
+}
+
+absl::Status VerifierLink::PrepareEngine() {
+  ASSIGN_OR_RETURN(const TargetInfo target, verifier_->Info());
+  const bool same = engine_ != nullptr && SameTarget(engine_->target, target);
+  if (!same) {
+    if (engine_ != nullptr) events_.on_replace();
+    ASSIGN_OR_RETURN(engine_, MakeEngine(target));
+  }
+  drafter_read_.reset();
+  UpdateDrafter(Clock::Real().Now());
+  if (!same && options_.acceptance != nullptr) {
+    options_.acceptance->Restore({target.model, drafter_name_}, &engine_->memory);
+  }
+  return absl::OkStatus();
+}
+
+void VerifierLink::UpdateDrafter(absl::Duration now) {
+  if (drafter_read_.has_value() && now - *drafter_read_ < kDrafterInterval) return;
+  const absl::StatusOr<DrafterInfo> drafter = drafter_->Info();
+  if (!drafter.ok() && (!drafter_read_.has_value() || !drafter_name_.empty())) {
+    LOG(WARNING) << "no drafter; decoding without speculation: " << drafter.status();
+  }
+  drafter_name_ = drafter.ok() ? drafter->model : "";
+  drafter_read_ = now;
+}
+
+void VerifierLink::SaveIfDue(absl::Duration now) {
+  if (options_.learned != nullptr) options_.learned->SaveIfDue(now);
+  if (options_.acceptance != nullptr && engine_ != nullptr) {
+    options_.acceptance->SaveIfDue(now, engine_->memory);
+  }
+}
+
+void VerifierLink::Save() {
+  if (LearnedPrior* const learned = options_.learned; learned != nullptr) {
+    learned->WaitForSave();
+    if (const absl::Status saved = learned->Save(); !saved.ok()) {
+      LOG(ERROR) << "could not save the learned prior: " << saved;
+    }
+  }
+  if (AcceptanceFile* const acceptance = options_.acceptance;
+      acceptance != nullptr && engine_ != nullptr) {
+    acceptance->WaitForSave();
+    acceptance->Collect(engine_->memory);
+    if (const absl::Status saved = acceptance->Save(); !saved.ok()) {
+      LOG(ERROR) << "could not save the calibration of acceptance: " << saved;
+    }
+  }
+}
+
+absl::StatusOr<std::unique_ptr<VerifierLink::Engine>> VerifierLink::MakeEngine(
+    const TargetInfo& target) {
+  if (!target.dims.SameShape(options_.dims)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the verifier's model has ", Sizes(target.dims),
+                     ", but the model of the orchestrator's folder has ", Sizes(options_.dims),
+                     "; start both with the same --target"));
+  }
+  RETURN_IF_ERROR(CheckKvCache(target));
+  StopWatch watch;
+  ASSIGN_OR_RETURN(const CalibrationTable table, Calibrate(target));
+  ASSIGN_OR_RETURN(CostModel costs, CostModel::Fit(target, table));
+  LOG(INFO) << "cost model calibrated up to " << table.max_rows() << " rows in " << watch.Lap();
+  const PriorInputs prior_inputs = {
+      .vocabulary = options_.dims.vocabulary,
+      .table = options_.table,
+      .learned = options_.learned == nullptr ? nullptr : options_.learned->counts()};
+  return std::make_unique<Engine>(target, std::move(costs), prior_inputs, drafter_, verifier_);
+}
+
+absl::StatusOr<CalibrationTable> VerifierLink::Calibrate(const TargetInfo& target) {
+  if (options_.clock->Now() < calibrate_at_) return calibration_error_;
+  LOG(INFO) << "verifier connected: " << target.model << " on " << target.device
+            << "; calibrating the cost model";
+  absl::StatusOr<CalibrationTable> table =
+      CalibrateWithBar(*verifier_, "calibrating",
+                       {.time_limit = options_.calibration_limit,
+                        .session = NewSession(),
+                        .file = options_.calibration_table});
+  calibration_error_ = table.status();
+  calibration_pause_ = table.ok() ? absl::ZeroDuration()
+                                  : std::clamp(2 * calibration_pause_, kFirstCalibrationPause,
+                                               kLongestCalibrationPause);
+  calibrate_at_ = options_.clock->Now() + calibration_pause_;
+  return table;
+}
+
+}  // namespace bastion
