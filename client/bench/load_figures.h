@@ -17,7 +17,7 @@
 #include "absl/types/span.h"
 #include "client/bench/load_plan.h"
 #include "client/bench/measurement.h"
-#include "orchestrator/policy/reliability.h"
+#include "orchestrator/belief/reliability.h"
 
 namespace bastion {
 

@@ -21,7 +21,7 @@
 #include "absl/types/span.h"
 #include "orchestrator/cycle/mask_worker.h"
 #include "orchestrator/cycle/token_constraint.h"
-#include "orchestrator/policy/grown_tree.h"
+#include "orchestrator/planner/grown_tree.h"
 
 namespace bastion {
 

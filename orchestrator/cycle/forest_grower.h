@@ -14,7 +14,7 @@
 #include "orchestrator/cost/cost_model.h"
 #include "orchestrator/cycle/forced_acceptance.h"
 #include "orchestrator/cycle/sequence.h"
-#include "orchestrator/policy/forest_planner.h"
+#include "orchestrator/planner/forest_planner.h"
 
 namespace bastion {
 

@@ -22,7 +22,7 @@
 #include "common/base/ids.h"
 #include "common/stages/draft_tree.h"
 #include "common/stages/token_set.h"
-#include "orchestrator/policy/grown_tree.h"
+#include "orchestrator/planner/grown_tree.h"
 
 namespace bastion {
 

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <utility>
 
-#include "orchestrator/policy/calibrated_candidates.h"
+#include "orchestrator/belief/calibrated_candidates.h"
 #include "orchestrator/tree/best_first.h"
 
 namespace bastion {

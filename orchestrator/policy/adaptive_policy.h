@@ -20,8 +20,8 @@
 #include <optional>
 #include <vector>
 
-#include "orchestrator/policy/acceptance_calibration.h"
-#include "orchestrator/policy/draft_belief.h"
+#include "orchestrator/belief/acceptance_calibration.h"
+#include "orchestrator/belief/draft_belief.h"
 #include "orchestrator/policy/request_policy.h"
 
 namespace bastion {

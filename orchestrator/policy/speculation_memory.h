@@ -8,11 +8,11 @@
 #include <map>
 #include <utility>
 
-#include "orchestrator/policy/acceptance_calibration.h"
-#include "orchestrator/policy/child_profile.h"
-#include "orchestrator/policy/draft_belief.h"
+#include "orchestrator/belief/acceptance_calibration.h"
+#include "orchestrator/belief/child_profile.h"
+#include "orchestrator/belief/draft_belief.h"
+#include "orchestrator/belief/reliability.h"
 #include "orchestrator/policy/policy.h"
-#include "orchestrator/policy/reliability.h"
 #include "orchestrator/prior/candidate_weights.h"
 #include "orchestrator/prior/continuation_counts.h"
 #include "orchestrator/prior/prompt_counts.h"

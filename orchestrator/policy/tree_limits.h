@@ -8,7 +8,7 @@
 
 #include "common/base/ids.h"
 #include "common/stages/stage_data.h"
-#include "orchestrator/policy/grown_tree.h"
+#include "orchestrator/planner/grown_tree.h"
 
 namespace bastion {
 

@@ -12,7 +12,7 @@
 #include "absl/types/span.h"
 #include "common/base/ids.h"
 #include "orchestrator/cost/cost_model.h"
-#include "orchestrator/policy/grown_tree.h"
+#include "orchestrator/planner/grown_tree.h"
 #include "orchestrator/policy/tree_limits.h"
 #include "orchestrator/tree/candidates.h"
 #include "orchestrator/tree/cycle_draft.h"

@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 #include "orchestrator/cost/cost_model.h"
-#include "orchestrator/policy/forest_planner.h"
+#include "orchestrator/planner/forest_planner.h"
 #include "orchestrator/policy/policy.h"
 #include "orchestrator/policy/request_policy.h"
 #include "orchestrator/policy/speculation_memory.h"

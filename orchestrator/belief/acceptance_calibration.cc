@@ -1,4 +1,4 @@
-#include "orchestrator/policy/acceptance_calibration.h"
+#include "orchestrator/belief/acceptance_calibration.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,10 +1,10 @@
 // Costs and offers for tests of the planner. Header-only.
-#ifndef BASTION_TESTS_ORCHESTRATOR_POLICY_PLANNER_COSTS_H_
-#define BASTION_TESTS_ORCHESTRATOR_POLICY_PLANNER_COSTS_H_
+#ifndef BASTION_TESTS_ORCHESTRATOR_PLANNER_PLANNER_COSTS_H_
+#define BASTION_TESTS_ORCHESTRATOR_PLANNER_PLANNER_COSTS_H_
 
 #include <vector>
 
-#include "orchestrator/policy/forest_planner.h"
+#include "orchestrator/planner/forest_planner.h"
 
 namespace bastion::testing {
 
@@ -38,4 +38,4 @@ inline DraftOffer Offer(const std::vector<double>& without, const std::vector<do
 
 }  // namespace bastion::testing
 
-#endif  // BASTION_TESTS_ORCHESTRATOR_POLICY_PLANNER_COSTS_H_
+#endif  // BASTION_TESTS_ORCHESTRATOR_PLANNER_PLANNER_COSTS_H_

@@ -15,8 +15,8 @@
 // rate of the last rests. Cycles with prompts do not count, because their prompts differ, and those
 // that explore do not, because they lose time to learn. What speculation gains depends on the
 // number of requests, so each octave of it has a state of its own. Copyable. Thread-compatible.
-#ifndef BASTION_ORCHESTRATOR_POLICY_REST_SCHEDULE_H_
-#define BASTION_ORCHESTRATOR_POLICY_REST_SCHEDULE_H_
+#ifndef BASTION_ORCHESTRATOR_PLANNER_REST_SCHEDULE_H_
+#define BASTION_ORCHESTRATOR_PLANNER_REST_SCHEDULE_H_
 
 #include <array>
 #include <bit>
@@ -24,7 +24,7 @@
 #include <optional>
 
 #include "orchestrator/cost/fading_line.h"
-#include "orchestrator/policy/grown_tree.h"
+#include "orchestrator/planner/grown_tree.h"
 
 namespace bastion {
 
@@ -105,4 +105,4 @@ class RestSchedule {
 
 }  // namespace bastion
 
-#endif  // BASTION_ORCHESTRATOR_POLICY_REST_SCHEDULE_H_
+#endif  // BASTION_ORCHESTRATOR_PLANNER_REST_SCHEDULE_H_

@@ -1,8 +1,8 @@
 // ValueHistogram: the values of candidate nodes, in logarithmic bins. The value of a node is the
 // probability that the target accepts it. Counts may be fractions, because a histogram can be a
 // mean. Copyable. Thread-compatible.
-#ifndef BASTION_ORCHESTRATOR_POLICY_VALUE_HISTOGRAM_H_
-#define BASTION_ORCHESTRATOR_POLICY_VALUE_HISTOGRAM_H_
+#ifndef BASTION_ORCHESTRATOR_PLANNER_VALUE_HISTOGRAM_H_
+#define BASTION_ORCHESTRATOR_PLANNER_VALUE_HISTOGRAM_H_
 
 #include <algorithm>
 #include <array>
@@ -66,4 +66,4 @@ class ValueHistogram {
 
 }  // namespace bastion
 
-#endif  // BASTION_ORCHESTRATOR_POLICY_VALUE_HISTOGRAM_H_
+#endif  // BASTION_ORCHESTRATOR_PLANNER_VALUE_HISTOGRAM_H_

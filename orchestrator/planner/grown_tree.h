@@ -1,6 +1,6 @@
 // The result of growing a tree under a budget, and the reason for its size. Plain data.
-#ifndef BASTION_ORCHESTRATOR_POLICY_GROWN_TREE_H_
-#define BASTION_ORCHESTRATOR_POLICY_GROWN_TREE_H_
+#ifndef BASTION_ORCHESTRATOR_PLANNER_GROWN_TREE_H_
+#define BASTION_ORCHESTRATOR_PLANNER_GROWN_TREE_H_
 
 #include <string_view>
 
@@ -62,4 +62,4 @@ struct GrownTree {
 
 }  // namespace bastion
 
-#endif  // BASTION_ORCHESTRATOR_POLICY_GROWN_TREE_H_
+#endif  // BASTION_ORCHESTRATOR_PLANNER_GROWN_TREE_H_

@@ -1,8 +1,8 @@
 // ChildProfile: the mean values of the first children of an expanded node, given that the node is
 // accepted. Predicts what expanding a node would bring before the drafter is asked. Header-only.
 // Copyable. Thread-compatible.
-#ifndef BASTION_ORCHESTRATOR_POLICY_CHILD_PROFILE_H_
-#define BASTION_ORCHESTRATOR_POLICY_CHILD_PROFILE_H_
+#ifndef BASTION_ORCHESTRATOR_BELIEF_CHILD_PROFILE_H_
+#define BASTION_ORCHESTRATOR_BELIEF_CHILD_PROFILE_H_
 
 #include <array>
 
@@ -27,4 +27,4 @@ class ChildProfile {
 
 }  // namespace bastion
 
-#endif  // BASTION_ORCHESTRATOR_POLICY_CHILD_PROFILE_H_
+#endif  // BASTION_ORCHESTRATOR_BELIEF_CHILD_PROFILE_H_

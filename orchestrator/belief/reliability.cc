@@ -1,4 +1,4 @@
-#include "orchestrator/policy/reliability.h"
+#include "orchestrator/belief/reliability.h"
 
 #include <algorithm>
 #include <cmath>

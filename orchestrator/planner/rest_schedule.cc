@@ -1,4 +1,4 @@
-#include "orchestrator/policy/rest_schedule.h"
+#include "orchestrator/planner/rest_schedule.h"
 
 #include <algorithm>
 #include <cmath>

@@ -10,13 +10,13 @@
 // describes a new request: requests with useless drafts live longer and would outweigh the others.
 // On top of it, RequestBelief learns how much more or less the drafts of one request bring.
 // Copyable. Thread-compatible.
-#ifndef BASTION_ORCHESTRATOR_POLICY_DRAFT_BELIEF_H_
-#define BASTION_ORCHESTRATOR_POLICY_DRAFT_BELIEF_H_
+#ifndef BASTION_ORCHESTRATOR_BELIEF_DRAFT_BELIEF_H_
+#define BASTION_ORCHESTRATOR_BELIEF_DRAFT_BELIEF_H_
 
 #include <array>
 
 #include "orchestrator/cost/fading_ratio.h"
-#include "orchestrator/policy/value_histogram.h"
+#include "orchestrator/planner/value_histogram.h"
 
 namespace bastion {
 
@@ -83,4 +83,4 @@ class RequestBelief {
 
 }  // namespace bastion
 
-#endif  // BASTION_ORCHESTRATOR_POLICY_DRAFT_BELIEF_H_
+#endif  // BASTION_ORCHESTRATOR_BELIEF_DRAFT_BELIEF_H_

@@ -1,4 +1,4 @@
-#include "orchestrator/policy/forest_planner.h"
+#include "orchestrator/planner/forest_planner.h"
 
 #include <algorithm>
 #include <array>

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "orchestrator/policy/forest_planner.h"
-#include "tests/orchestrator/policy/planner_costs.h"
+#include "orchestrator/planner/forest_planner.h"
+#include "tests/orchestrator/planner/planner_costs.h"
 
 namespace bastion {
 namespace {

@@ -1,4 +1,4 @@
-#include "orchestrator/policy/calibrated_candidates.h"
+#include "orchestrator/belief/calibrated_candidates.h"
 
 #include <cmath>
 

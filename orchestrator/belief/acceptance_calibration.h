@@ -19,8 +19,8 @@
 // The calibrated probability is the stated one times the factor, at most 1. Counts fade over about
 // kMemory cycles of one request. There is one object per source of candidates (drafts, prior
 // alone); requests share it. Copyable. Thread-compatible.
-#ifndef BASTION_ORCHESTRATOR_POLICY_ACCEPTANCE_CALIBRATION_H_
-#define BASTION_ORCHESTRATOR_POLICY_ACCEPTANCE_CALIBRATION_H_
+#ifndef BASTION_ORCHESTRATOR_BELIEF_ACCEPTANCE_CALIBRATION_H_
+#define BASTION_ORCHESTRATOR_BELIEF_ACCEPTANCE_CALIBRATION_H_
 
 #include <array>
 #include <vector>
@@ -125,4 +125,4 @@ class Trust {
 
 }  // namespace bastion
 
-#endif  // BASTION_ORCHESTRATOR_POLICY_ACCEPTANCE_CALIBRATION_H_
+#endif  // BASTION_ORCHESTRATOR_BELIEF_ACCEPTANCE_CALIBRATION_H_

@@ -4,8 +4,8 @@
 // It counts the verified nodes whose parent the target chose. The stated probability of such a node
 // is conditional on its parent. Policies verify the nodes that they think well of, so a table shows
 // the probabilities that mattered, not those of all candidates. Plain data. Thread-compatible.
-#ifndef BASTION_ORCHESTRATOR_POLICY_RELIABILITY_H_
-#define BASTION_ORCHESTRATOR_POLICY_RELIABILITY_H_
+#ifndef BASTION_ORCHESTRATOR_BELIEF_RELIABILITY_H_
+#define BASTION_ORCHESTRATOR_BELIEF_RELIABILITY_H_
 
 #include <array>
 #include <cstdint>
@@ -55,4 +55,4 @@ void ObserveReliability(const DraftTree& tree, absl::Span<const TokenId> chosen,
 
 }  // namespace bastion
 
-#endif  // BASTION_ORCHESTRATOR_POLICY_RELIABILITY_H_
+#endif  // BASTION_ORCHESTRATOR_BELIEF_RELIABILITY_H_

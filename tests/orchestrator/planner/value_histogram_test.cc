@@ -1,4 +1,4 @@
-#include "orchestrator/policy/value_histogram.h"
+#include "orchestrator/planner/value_histogram.h"
 
 #include "gtest/gtest.h"
 

@@ -39,8 +39,8 @@
 // request that waited longest for its price gets it, then the next if the account can pay again: on
 // a GPU, further drafts in one call are nearly free. So drafts that nearly pay are tried more
 // often. Thread-compatible.
-#ifndef BASTION_ORCHESTRATOR_POLICY_FOREST_PLANNER_H_
-#define BASTION_ORCHESTRATOR_POLICY_FOREST_PLANNER_H_
+#ifndef BASTION_ORCHESTRATOR_PLANNER_FOREST_PLANNER_H_
+#define BASTION_ORCHESTRATOR_PLANNER_FOREST_PLANNER_H_
 
 #include <algorithm>
 #include <optional>
@@ -50,9 +50,9 @@
 #include "orchestrator/cost/batch_cost.h"
 #include "orchestrator/cost/draft_cost.h"
 #include "orchestrator/cost/fading_ratio.h"
-#include "orchestrator/policy/grown_tree.h"
-#include "orchestrator/policy/rest_schedule.h"
-#include "orchestrator/policy/value_histogram.h"
+#include "orchestrator/planner/grown_tree.h"
+#include "orchestrator/planner/rest_schedule.h"
+#include "orchestrator/planner/value_histogram.h"
 
 namespace bastion {
 
@@ -190,4 +190,4 @@ class ForestPlanner {
 
 }  // namespace bastion
 
-#endif  // BASTION_ORCHESTRATOR_POLICY_FOREST_PLANNER_H_
+#endif  // BASTION_ORCHESTRATOR_PLANNER_FOREST_PLANNER_H_

@@ -6,13 +6,13 @@
 //
 // Lists leave out candidates whose value would be below a minimum. One object serves one tree that
 // BestFirst grows. Not thread-safe: even the const methods fill a cache.
-#ifndef BASTION_ORCHESTRATOR_POLICY_CALIBRATED_CANDIDATES_H_
-#define BASTION_ORCHESTRATOR_POLICY_CALIBRATED_CANDIDATES_H_
+#ifndef BASTION_ORCHESTRATOR_BELIEF_CALIBRATED_CANDIDATES_H_
+#define BASTION_ORCHESTRATOR_BELIEF_CALIBRATED_CANDIDATES_H_
 
 #include <vector>
 
 #include "absl/types/span.h"
-#include "orchestrator/policy/acceptance_calibration.h"
+#include "orchestrator/belief/acceptance_calibration.h"
 #include "orchestrator/tree/candidate_arena.h"
 #include "orchestrator/tree/candidates.h"
 
@@ -50,4 +50,4 @@ void ObserveChoices(const Candidates& candidates, TokenId root, absl::Span<const
 
 }  // namespace bastion
 
-#endif  // BASTION_ORCHESTRATOR_POLICY_CALIBRATED_CANDIDATES_H_
+#endif  // BASTION_ORCHESTRATOR_BELIEF_CALIBRATED_CANDIDATES_H_

@@ -1,4 +1,4 @@
-#include "orchestrator/policy/forest_planner.h"
+#include "orchestrator/planner/forest_planner.h"
 
 #include <algorithm>
 #include <limits>
@@ -8,7 +8,7 @@
 
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
-#include "tests/orchestrator/policy/planner_costs.h"
+#include "tests/orchestrator/planner/planner_costs.h"
 #include "tests/support/curve_estimator.h"
 
 namespace bastion {

@@ -1,4 +1,4 @@
-#include "orchestrator/policy/draft_belief.h"
+#include "orchestrator/belief/draft_belief.h"
 
 #include "gtest/gtest.h"
 
