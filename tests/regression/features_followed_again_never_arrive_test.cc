@@ -14,11 +14,11 @@ namespace {
 using ::bastion::internal::v1::FeatureReply;
 using ::bastion::internal::v1::FeatureRequest;
 
-constexpr SequenceId kSequence = {1, 0};
+constexpr SequenceId kFollowed = {1, 0};
 
 FeatureRequest Follow(uint64_t number) {
   FeatureRequest request;
-  request.mutable_follow()->mutable_sequence()->set_session(kSequence.session);
+  request.mutable_follow()->mutable_sequence()->set_session(kFollowed.session);
   request.mutable_follow()->set_number(number);
   return request;
 }
@@ -68,9 +68,9 @@ class DrafterThatAsksTwice final : public FeatureStream::Stream {
 
 TEST(RegressionTest, FeaturesThatAreFollowedAgainWhileTheyAreSentAreSentAgain) {
   FeatureStore store(DType::kF32, 1 << 20);
-  store.Open(kSequence, /*width=*/2);
+  store.Open(kFollowed, /*width=*/2);
   const std::vector<char> rows(3 * 2 * sizeof(float));
-  store.Append(kSequence, rows);
+  store.Append(kFollowed, rows);
   DrafterThatAsksTwice drafter;
   FeatureStream(&store, &drafter).Run();
   EXPECT_TRUE(drafter.answered_in_time());

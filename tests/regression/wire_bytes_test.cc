@@ -14,16 +14,17 @@ namespace {
 
 namespace proto = internal::v1;
 
-constexpr SequenceId kSequence = {uint64_t{1} << 63, 0};
-constexpr int kVocabulary = 151936, kPositions = 15, kCandidates = 64;
-constexpr int kRows = 3, kFeatureWidth = 5 * 1024;
-constexpr int64_t kTensorBytes = 2 * kRows * kFeatureWidth + 8 * kPositions * kCandidates;
+constexpr SequenceId kLongestId = {uint64_t{1} << 63, 0};
+constexpr int kLargeVocabulary = 151936, kPositions = 15, kCandidates = 64;
+constexpr int kTreeRows = 3, kFeatureWidth = 5 * 1024;
+constexpr int64_t kTensorBytes = 2 * kTreeRows * kFeatureWidth + 8 * kPositions * kCandidates;
 
 // The bytes of a verify of 16 nodes (two are accepted), its features, and the next draft.
 int64_t BodyBytes(wire::Carrier& carrier) {
   proto::VerifierRequest verify;
   verify.set_step(1000);
-  wire::Encode({{kSequence, 1000, RandomTree(17, kVocabulary, 1)}}, {}, *verify.mutable_verify());
+  wire::Encode({{kLongestId, 1000, RandomTree(17, kLargeVocabulary, 1)}}, {},
+               *verify.mutable_verify());
   proto::VerifierReply verified;
   verified.set_step(1000);
   VerifyOutcome outcome;
@@ -35,15 +36,15 @@ int64_t BodyBytes(wire::Carrier& carrier) {
   result.trace.contexts = {1000};
   wire::Encode(result, verified);
   proto::FeatureReply features;
-  wire::Encode(kSequence, *features.mutable_sequence());
+  wire::Encode(kLongestId, *features.mutable_sequence());
   features.set_first(1000);
   features.set_next(1234);
-  (void)carrier.Reserve(wire::FeatureShape(DType::kBF16, kRows, kFeatureWidth),
+  (void)carrier.Reserve(wire::FeatureShape(DType::kBF16, kTreeRows, kFeatureWidth),
                         *features.mutable_features());
   proto::DrafterRequest expand;
   expand.set_step(1001);
   Frontier frontier;
-  frontier.sequence = kSequence;
+  frontier.sequence = kLongestId;
   frontier.committed = 1003;
   frontier.new_tokens = {100000, 100001, 100002};
   wire::Encode(frontier, *expand.mutable_expand()->add_frontiers());

@@ -14,11 +14,11 @@ using ::bastion::testing::ManualClock;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-const std::vector<BenchPrompt> kPrompts = {{"a", {1}}, {"b", {2}}, {"c", {3}}, {"d", {4}}};
+const std::vector<BenchPrompt> kShortPrompts = {{"a", {1}}, {"b", {2}}, {"c", {3}}, {"d", {4}}};
 
 LoadPlan ClosedLoop(LoadOptions options, int concurrency) {
   options.concurrency = {concurrency};
-  return PlanLoads(options, kPrompts, {})->front();
+  return PlanLoads(options, kShortPrompts, {})->front();
 }
 
 // A server that answers every request in one second of a fake clock, and looks at the generator ten
@@ -73,20 +73,20 @@ TEST(ClosedLoopTest, NoRequestStartsAfterTheDuration) {
   server.Run(ClosedLoop({.duration = absl::Seconds(20)}, 2));
   EXPECT_LT(server.starts.back(), 20);
   EXPECT_GT(server.starts.back(), 18);
-  EXPECT_GT(server.started.size(), kPrompts.size());
+  EXPECT_GT(server.started.size(), kShortPrompts.size());
 }
 
 TEST(ClosedLoopTest, FewerRequestsThanTheConcurrencyAreRefused) {
-  const auto plans = PlanLoads({.concurrency = {5}}, kPrompts, {});
+  const auto plans = PlanLoads({.concurrency = {5}}, kShortPrompts, {});
   EXPECT_TRUE(absl::IsInvalidArgument(plans.status()));
   EXPECT_THAT(std::string(plans.status().message()), HasSubstr("--repeat"));
-  EXPECT_TRUE(PlanLoads({.concurrency = {5}, .repeat = 2}, kPrompts, {}).ok());
+  EXPECT_TRUE(PlanLoads({.concurrency = {5}, .repeat = 2}, kShortPrompts, {}).ok());
 }
 
 TEST(LoadPlanTest, MoreRequestsThanAMillionAreRefused) {
   for (const LoadOptions& options : {LoadOptions{.concurrency = {1}, .repeat = 300'000},
                                      LoadOptions{.rates = {1000}, .duration = absl::Hours(1)}}) {
-    const auto plans = PlanLoads(options, kPrompts, {});
+    const auto plans = PlanLoads(options, kShortPrompts, {});
     EXPECT_TRUE(absl::IsInvalidArgument(plans.status()));
     EXPECT_THAT(std::string(plans.status().message()), HasSubstr("at most 1000000"));
   }
@@ -120,7 +120,7 @@ TEST(OpenLoopTest, TheSeedDeterminesTheArrivals) {
 
 TEST(OpenLoopTest, RequestsStartWhenTheyArriveEvenIfOthersAreLive) {
   FakeServer server;
-  server.Run(PlanLoads({.rates = {5}, .repeat = 5}, kPrompts, {})->front());
+  server.Run(PlanLoads({.rates = {5}, .repeat = 5}, kShortPrompts, {})->front());
   ASSERT_EQ(server.started.size(), 20u);
   EXPECT_GT(*std::max_element(server.live.begin(), server.live.end()), 4);
   for (size_t i = 0; i < server.starts.size(); ++i) {
@@ -131,15 +131,15 @@ TEST(OpenLoopTest, RequestsStartWhenTheyArriveEvenIfOthersAreLive) {
 
 TEST(OpenLoopTest, RequestsBeyondTheLimitWait) {
   FakeServer server;
-  server.Run(PlanLoads({.rates = {5}, .repeat = 5, .max_running = 2}, kPrompts, {})->front());
+  server.Run(PlanLoads({.rates = {5}, .repeat = 5, .max_running = 2}, kShortPrompts, {})->front());
   EXPECT_EQ(server.started.size(), 20u);
   EXPECT_EQ(*std::max_element(server.live.begin(), server.live.end()), 2);
   EXPECT_GT(server.starts.back(), server.arrivals.back() + 1) << "latency counts from the arrival";
 }
 
 TEST(OpenLoopTest, TheDurationBoundsTheArrivals) {
-  const auto plans =
-      PlanLoads({.rates = {3}, .duration = absl::Seconds(60)}, kPrompts, {.max_new_tokens = 7});
+  const auto plans = PlanLoads({.rates = {3}, .duration = absl::Seconds(60)}, kShortPrompts,
+                               {.max_new_tokens = 7});
   const auto& requests = plans->front().requests;
   EXPECT_NEAR(static_cast<double>(requests.size()), 180, 45);
   EXPECT_LE(requests.back().arrival, absl::Seconds(60));
@@ -147,7 +147,8 @@ TEST(OpenLoopTest, TheDurationBoundsTheArrivals) {
 }
 
 TEST(OpenLoopTest, ATraceStatesTimesAndLimits) {
-  const std::vector<TracedArrival> arrivals = {{0.5, kPrompts[2], 9}, {2, kPrompts[0], 0}};
+  const std::vector<TracedArrival> arrivals = {{0.5, kShortPrompts[2], 9},
+                                               {2, kShortPrompts[0], 0}};
   FakeServer server;
   const LoadPlan plan = PlanArrivals({.arrivals = "f"}, arrivals, {.max_new_tokens = 32});
   EXPECT_EQ(plan.requests[0].max_new_tokens, 9);
@@ -159,7 +160,8 @@ TEST(OpenLoopTest, ATraceStatesTimesAndLimits) {
 }
 
 TEST(LoadGeneratorTest, TheNextArrivalIsKnownInAnOpenLoopOnly) {
-  const std::vector<TracedArrival> arrivals = {{0.5, kPrompts[0], 0}, {2, kPrompts[1], 0}};
+  const std::vector<TracedArrival> arrivals = {{0.5, kShortPrompts[0], 0},
+                                               {2, kShortPrompts[1], 0}};
   const LoadPlan open = PlanArrivals({.max_running = 1}, arrivals, {});
   LoadGenerator generator(open);
   EXPECT_EQ(generator.NextArrival(), absl::Seconds(0.5));

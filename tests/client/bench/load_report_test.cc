@@ -12,7 +12,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr double kNone = std::numeric_limits<double>::infinity();
+constexpr double kNoTarget = std::numeric_limits<double>::infinity();
 
 // One request: its first token after a second, then `tokens` tokens in another second.
 LoadRun OneRequest(int tokens) {
@@ -25,7 +25,7 @@ LoadRun OneRequest(int tokens) {
   return {{request}};
 }
 
-std::vector<LevelResults> Example() {
+std::vector<LevelResults> ExampleLevels() {
   return {{{.concurrency = 1},
            {{"ar", {OneRequest(2), OneRequest(2)}}, {"default", {OneRequest(3), OneRequest(5)}}}},
           {{.rate = 2.5}, {{"ar", {OneRequest(2)}}}},
@@ -33,7 +33,7 @@ std::vector<LevelResults> Example() {
 }
 
 TEST(LoadReportTest, JsonHasTheFiguresOfEachLevelAndArm) {
-  const nlohmann::json levels = LevelsJson(Example(), {kNone, kNone});
+  const nlohmann::json levels = LevelsJson(ExampleLevels(), {kNoTarget, kNoTarget});
   ASSERT_EQ(levels.size(), 3u);
   EXPECT_EQ(levels[0]["concurrency"], 1);
   EXPECT_EQ(levels[1]["rate"], 2.5);
@@ -53,7 +53,7 @@ TEST(LoadReportTest, JsonHasTheFiguresOfEachLevelAndArm) {
 }
 
 TEST(LoadReportTest, TablesShowRatiosWithTheirRangeAndMissingValues) {
-  const std::string tables = LevelTables(Example(), {kNone, kNone});
+  const std::string tables = LevelTables(ExampleLevels(), {kNoTarget, kNoTarget});
   EXPECT_THAT(tables, HasSubstr("### concurrency 1\n"));
   EXPECT_THAT(tables, HasSubstr("### rate 2.5/s\n"));
   EXPECT_THAT(tables, HasSubstr("| default | 4.0 | 1.50× (1.50–2.50) | 4.0 | – | – | 1000.0 |"));
@@ -63,9 +63,10 @@ TEST(LoadReportTest, AWindowWithFewTokensAndRejectionsAreMentioned) {
   std::vector<LevelResults> levels = {{{.concurrency = 2}, {{"ar", {OneRequest(2)}}}},
                                       {{.rate = 1}, {{"ar", {OneRequest(2)}}}}};
   levels[1].arms[0].rounds[0].rejected = 3;
-  EXPECT_THAT(LevelTables({levels[0]}, {kNone, kNone}), HasSubstr("Only 0 % of the tokens"));
-  EXPECT_THAT(LevelTables({levels[1]}, {kNone, kNone}), HasSubstr("refused 3 requests"));
-  EXPECT_THAT(LevelTables({Example()[0]}, {kNone, kNone}), Not(HasSubstr("Only")));
+  EXPECT_THAT(LevelTables({levels[0]}, {kNoTarget, kNoTarget}),
+              HasSubstr("Only 0 % of the tokens"));
+  EXPECT_THAT(LevelTables({levels[1]}, {kNoTarget, kNoTarget}), HasSubstr("refused 3 requests"));
+  EXPECT_THAT(LevelTables({ExampleLevels()[0]}, {kNoTarget, kNoTarget}), Not(HasSubstr("Only")));
 }
 
 TEST(LoadReportTest, ReliabilityIsAddedUpOverRounds) {
@@ -77,12 +78,12 @@ TEST(LoadReportTest, ReliabilityIsAddedUpOverRounds) {
     run.reliability.after.Observe(0.75, true);
   }
   const nlohmann::json reliability =
-      LevelsJson(levels, {kNone, kNone})[0]["arms"][0]["reliability"];
+      LevelsJson(levels, {kNoTarget, kNoTarget})[0]["arms"][0]["reliability"];
   EXPECT_EQ(reliability["before"]["expected_calibration_error"], 0.25);
   EXPECT_EQ(reliability["before"]["bins"][2],
             nlohmann::json({{"count", 4}, {"mean_stated", 0.25}, {"accepted_share", 0.5}}));
   EXPECT_EQ(reliability["after"]["bins"][7]["count"], 2);
-  const std::string tables = LevelTables(levels, {kNone, kNone});
+  const std::string tables = LevelTables(levels, {kNoTarget, kNoTarget});
   EXPECT_THAT(tables, HasSubstr("| adaptive, before | 0.2500 | – | – | 0.25 → 0.50 (4) |"));
   EXPECT_THAT(tables, HasSubstr("| adaptive, after | 0.2500 |"));
 }

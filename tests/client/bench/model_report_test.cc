@@ -14,7 +14,7 @@ using ::testing::IsEmpty;
 
 // One row takes 4 ms and every further row 0.1 ms, which the roofline below has no idea of: it
 // thinks that 1 byte takes 1 ns.
-LatencyModel Example() {
+LatencyModel ExampleModel() {
   CalibratedTarget calibrated;
   calibrated.target.model = "toy";
   calibrated.target.dims = {.layers = 1,
@@ -35,7 +35,7 @@ LatencyModel Example() {
 }
 
 TEST(ModelReportTest, TheLatencyModelIsReportedBesideThePapersFigure) {
-  const LatencyModel model = Example();
+  const LatencyModel model = ExampleModel();
   const nlohmann::json json = LatencyModelJson(model);
   EXPECT_EQ(json["calibration"]["target"], "toy");
   ASSERT_EQ(json["calibration"]["calibration"].size(), 4u);

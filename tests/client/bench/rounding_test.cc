@@ -51,11 +51,11 @@ class SteppingVerifier final : public Verifier {
   Position cached_ = 0;
 };
 
-const std::vector<BenchPrompt> kPrompts = {{"a", {1, 2, 3}}, {"b", {4, 5}}};
+const std::vector<BenchPrompt> kTwoPrompts = {{"a", {1, 2, 3}}, {"b", {4, 5}}};
 
 TEST(RoundingTest, ATargetAgreesWithItself) {
   SteppingVerifier exact(1, -0.5f), same(1, -0.5f);
-  const auto error = MeasureRounding(exact, same, kPrompts, 5);
+  const auto error = MeasureRounding(exact, same, kTwoPrompts, 5);
   ASSERT_TRUE(error.ok()) << error.status();
   EXPECT_EQ(error->positions, 10);
   EXPECT_EQ(error->same_choice, 10);
@@ -65,7 +65,7 @@ TEST(RoundingTest, ATargetAgreesWithItself) {
 
 TEST(RoundingTest, CountsDifferentChoicesAndLogProbabilities) {
   SteppingVerifier exact(1, -0.5f), other(2, -0.25f);
-  const auto error = MeasureRounding(exact, other, kPrompts, 4);
+  const auto error = MeasureRounding(exact, other, kTwoPrompts, 4);
   ASSERT_TRUE(error.ok()) << error.status();
   EXPECT_EQ(error->same_choice, 0);
   EXPECT_NEAR(error->log_prob_difference, 2.5, 1e-6);  // −0.5 and −3.
@@ -74,7 +74,7 @@ TEST(RoundingTest, CountsDifferentChoicesAndLogProbabilities) {
 TEST(RoundingTest, ReturnsTheErrorOfATarget) {
   FakeVerifier exact, rounded;
   exact.call_error = absl::DataLossError("gone");
-  EXPECT_EQ(MeasureRounding(exact, rounded, kPrompts, 4).status().message(), "gone");
+  EXPECT_EQ(MeasureRounding(exact, rounded, kTwoPrompts, 4).status().message(), "gone");
 }
 
 }  // namespace

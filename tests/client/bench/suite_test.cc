@@ -16,7 +16,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-json Small() {
+json SmallJson() {
   return {{"name", "small"},      {"title", "A small suite"},         {"target", "t"},
           {"drafter", "d"},       {"policies", {"ar", "fixed:4"}},    {"temperatures", {0, 0.5}},
           {"max_new_tokens", 12}, {"tables", {"datasets", "budgets"}}};
@@ -27,7 +27,7 @@ std::string Problem(const json& suite) {
 }
 
 TEST(SuiteTest, HasTheValuesOfItsTextAndDefaults) {
-  const auto suite = ParseSuite(Small().dump(), "file");
+  const auto suite = ParseSuite(SmallJson().dump(), "file");
   ASSERT_TRUE(suite.ok()) << suite.status();
   EXPECT_EQ(suite->name, "small");
   EXPECT_THAT(suite->policies, ElementsAre("ar", "fixed:4"));
@@ -40,7 +40,7 @@ TEST(SuiteTest, HasTheValuesOfItsTextAndDefaults) {
 TEST(SuiteTest, ErrorsNameTheFileAndTheKey) {
   EXPECT_THAT(Problem(json::array()), AllOf(HasSubstr("file"), HasSubstr("JSON object")));
   for (const char* const key : {"name", "title", "target", "drafter", "tables"}) {
-    json suite = Small();
+    json suite = SmallJson();
     suite.erase(key);
     EXPECT_THAT(Problem(suite), AllOf(HasSubstr("file"), HasSubstr(key), HasSubstr("missing")));
   }
@@ -50,17 +50,17 @@ TEST(SuiteTest, ErrorsNameTheFileAndTheKey) {
       {"tables", {"no-such"}},    {"latency_rows", {1}},    {"prompt_tokens", {0}},
       {"no_such_key", "a value"}, {"max_rows", 1}};
   for (const auto& [key, value] : wrong) {
-    json suite = Small();
+    json suite = SmallJson();
     suite[key] = value;
     EXPECT_THAT(Problem(suite), AllOf(HasSubstr("file"), HasSubstr(key))) << value;
   }
-  json suite = Small();
+  json suite = SmallJson();
   suite.erase("policies");
   EXPECT_THAT(Problem(suite), HasSubstr("nothing to measure"));
 }
 
 TEST(SuiteTest, OverridesReplaceOnlyWhatTheySet) {
-  Suite suite = *ParseSuite(Small().dump(), "file");
+  Suite suite = *ParseSuite(SmallJson().dump(), "file");
   SuiteOverrides overrides;
   overrides.models.drafter = "other";
   overrides.temperatures = {1};
@@ -74,7 +74,7 @@ TEST(SuiteTest, OverridesReplaceOnlyWhatTheySet) {
 }
 
 TEST(SuiteTest, AnUnknownPolicyAndAMissingBaselineAreRefused) {
-  Suite suite = *ParseSuite(Small().dump(), "file");
+  Suite suite = *ParseSuite(SmallJson().dump(), "file");
   EXPECT_TRUE(CheckPolicies(suite).ok());
   suite.policies = {"ar", "no-such-policy"};
   EXPECT_THAT(CheckPolicies(suite).message(),
@@ -98,7 +98,7 @@ TEST(SuiteCatalogTest, EverySuiteParsesUnderItsName) {
 
 TEST(SuiteCatalogTest, AFileIsASuiteToo) {
   const testing::TempFolder folder;
-  folder.Write("mine.json", Small().dump());
+  folder.Write("mine.json", SmallJson().dump());
   EXPECT_EQ(FindSuite(folder.File("mine.json"))->name, "small");
   EXPECT_TRUE(absl::IsNotFound(FindSuite(folder.File("none.json")).status()));
   EXPECT_THAT(FindSuite("none").status().message(),

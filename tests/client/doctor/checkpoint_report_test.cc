@@ -16,7 +16,7 @@ using ::testing::Not;
 
 constexpr int64_t kGiB = int64_t{1} << 30;
 
-CheckpointReport SmallReport() {
+CheckpointReport SmallCheckpointReport() {
   CheckpointReport report;
   report.target.emplace();
   report.target->config.architecture = "Qwen3ForCausalLM";
@@ -33,7 +33,7 @@ CheckpointReport SmallReport() {
 }
 
 TEST(CheckpointReport, AForwardIsLimitedByMemoryOrByArithmetic) {
-  const CheckpointReport report = SmallReport();
+  const CheckpointReport report = SmallCheckpointReport();
   ASSERT_EQ(report.forwards.size(), 3u);
   EXPECT_EQ(report.forwards[0].name, "decode");
   EXPECT_THAT(report.forwards[0].seconds, DoubleNear(0.05, 1e-9));
@@ -42,7 +42,7 @@ TEST(CheckpointReport, AForwardIsLimitedByMemoryOrByArithmetic) {
 }
 
 TEST(CheckpointReport, MemoryOfAllServicesMustFit) {
-  CheckpointReport report = SmallReport();
+  CheckpointReport report = SmallCheckpointReport();
   EXPECT_TRUE(report.fits());
   EXPECT_THAT(CheckpointText(report, {}), AllOf(HasSubstr("Needed: 3.00 GiB. Free: 4.00 GiB.\n"),
                                                 Not(HasSubstr("does not fit"))));
@@ -54,7 +54,7 @@ TEST(CheckpointReport, MemoryOfAllServicesMustFit) {
 }
 
 TEST(CheckpointReport, AnErrorComesWithItsRemedy) {
-  CheckpointReport report = SmallReport();
+  CheckpointReport report = SmallCheckpointReport();
   report.verdicts = {{"bastion-verifier", absl::NotFoundError("no tensor 'x\x1b[2J'"), "Copy it."}};
   const std::string text = CheckpointText(report, {});
   EXPECT_THAT(text, AllOf(HasSubstr("do not run"), HasSubstr("no tensor 'x\\x1b[2J'"),

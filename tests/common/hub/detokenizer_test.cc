@@ -18,14 +18,14 @@ using bastion::testing::kImEnd;
 constexpr TokenId kIncompleteCharacter = kFirstMerge + 4;
 constexpr const char* kReplacement = "\xEF\xBF\xBD";
 
-const Tokenizer& ByteLevel() {
+const Tokenizer& ByteLevelTokenizer() {
   static const auto* const tokenizer =
       new Tokenizer(bastion::testing::LoadTokenizer(bastion::testing::ByteLevelTokenizerJson()));
   return *tokenizer;
 }
 
 TEST(DetokenizerTest, WholeCharactersAreReturnedImmediately) {
-  Detokenizer detokenizer(ByteLevel());
+  Detokenizer detokenizer(ByteLevelTokenizer());
   EXPECT_EQ(detokenizer.Push({kFirstMerge + 1, kFirstMerge + 2}), "the the");
   EXPECT_EQ(detokenizer.Push({kFirstMerge + 3}), "é");
   EXPECT_EQ(detokenizer.Push({}), "");
@@ -33,49 +33,49 @@ TEST(DetokenizerTest, WholeCharactersAreReturnedImmediately) {
 }
 
 TEST(DetokenizerTest, ASplitCharacterIsHeldUntilItIsComplete) {
-  Detokenizer detokenizer(ByteLevel());
+  Detokenizer detokenizer(ByteLevelTokenizer());
   EXPECT_EQ(detokenizer.Push({'a', kIncompleteCharacter}), "a");
   EXPECT_EQ(detokenizer.Push({0xA5, 'b'}), "日b");
   EXPECT_EQ(detokenizer.FlushIncomplete(), "");
 }
 
 TEST(DetokenizerTest, AnIncompleteCharacterBeforeAnotherIsReplaced) {
-  Detokenizer detokenizer(ByteLevel());
+  Detokenizer detokenizer(ByteLevelTokenizer());
   EXPECT_EQ(detokenizer.Push({kIncompleteCharacter}), "");
   EXPECT_EQ(detokenizer.Push({'z'}), std::string(kReplacement) + "z");
 }
 
 TEST(DetokenizerTest, AnIncompleteCharacterAtTheEndIsReplaced) {
-  Detokenizer detokenizer(ByteLevel());
+  Detokenizer detokenizer(ByteLevelTokenizer());
   EXPECT_EQ(detokenizer.Push({'a', kIncompleteCharacter}), "a");
   EXPECT_EQ(detokenizer.FlushIncomplete(), kReplacement);
   EXPECT_EQ(detokenizer.FlushIncomplete(), "");
 }
 
 TEST(DetokenizerTest, InvalidBytesAreReplaced) {
-  Detokenizer detokenizer(ByteLevel());
+  Detokenizer detokenizer(ByteLevelTokenizer());
   EXPECT_EQ(detokenizer.Push({0xFF, 0x80}), std::string(kReplacement) + kReplacement);
 }
 
 TEST(DetokenizerTest, EachByteTokenDecodesToItsByte) {
   for (int second = 0x80; second <= 0xBF; ++second) {
-    Detokenizer detokenizer(ByteLevel());
+    Detokenizer detokenizer(ByteLevelTokenizer());
     const std::string expected = {static_cast<char>(0xC3), static_cast<char>(second)};
     EXPECT_EQ(detokenizer.Push({0xC3, second}), expected);
   }
   for (int byte = 0; byte < 0x80; ++byte) {
-    Detokenizer detokenizer(ByteLevel());
+    Detokenizer detokenizer(ByteLevelTokenizer());
     EXPECT_EQ(detokenizer.Push({byte}), std::string(1, static_cast<char>(byte)));
   }
 }
 
 TEST(DetokenizerTest, SpecialTokensAreSkipped) {
-  Detokenizer detokenizer(ByteLevel());
+  Detokenizer detokenizer(ByteLevelTokenizer());
   EXPECT_EQ(detokenizer.Push({'a', kImEnd, 'b'}), "ab");
 }
 
 TEST(DetokenizerTest, IdsOutsideTheVocabularyAddNothing) {
-  Detokenizer detokenizer(ByteLevel());
+  Detokenizer detokenizer(ByteLevelTokenizer());
   EXPECT_EQ(detokenizer.Push({'a', 5000, 'b', -1}), "ab");
 }
 
@@ -86,7 +86,7 @@ TEST(DetokenizerTest, TheGroupingOfTheIdsDoesNotMatter) {
   for (int round = 0; round < 500; ++round) {
     std::vector<TokenId> all;
     std::string text;
-    Detokenizer detokenizer(ByteLevel());
+    Detokenizer detokenizer(ByteLevelTokenizer());
     for (int group = static_cast<int>(random() % 8); group >= 0; --group) {
       std::vector<TokenId> ids(random() % 6);
       for (TokenId& id : ids) {
@@ -99,7 +99,7 @@ TEST(DetokenizerTest, TheGroupingOfTheIdsDoesNotMatter) {
       all.insert(all.end(), ids.begin(), ids.end());
     }
     text += detokenizer.FlushIncomplete();
-    EXPECT_EQ(text, *ByteLevel().Decode(all, /*skip_special=*/true));
+    EXPECT_EQ(text, *ByteLevelTokenizer().Decode(all, /*skip_special=*/true));
   }
 }
 

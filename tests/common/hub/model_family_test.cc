@@ -16,8 +16,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr auto kUnimplemented = absl::StatusCode::kUnimplemented;
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr auto kUnknownConfig = absl::StatusCode::kUnimplemented;
+constexpr auto kInvalidConfig = absl::StatusCode::kInvalidArgument;
 
 // As Llama 3.2 1B, with all fields that `transformers` 4 writes for it.
 json Llama() {
@@ -164,28 +164,29 @@ TEST_F(ModelFamilyTest, RefusesInvalidScaling) {
   for (const char* key : {"factor", "low_freq_factor", "high_freq_factor"}) {
     json config = Llama();
     config["rope_scaling"].erase(key);
-    ExpectRefused(config, kInvalid, std::string("'") + key + "' is missing");
+    ExpectRefused(config, kInvalidConfig, std::string("'") + key + "' is missing");
     config["rope_scaling"][key] = 0;
-    ExpectRefused(config, kInvalid, std::string("'") + key + "' is 0; it must be positive");
+    ExpectRefused(config, kInvalidConfig, std::string("'") + key + "' is 0; it must be positive");
   }
   json config = Llama();
   config["rope_scaling"]["high_freq_factor"] = 1;
-  ExpectRefused(config, kInvalid, "it must be greater than low_freq_factor, 1");
+  ExpectRefused(config, kInvalidConfig, "it must be greater than low_freq_factor, 1");
   config["rope_scaling"] = {{"rope_type", "longrope"}};
-  ExpectRefused(config, kUnimplemented, "type 'longrope'");
+  ExpectRefused(config, kUnknownConfig, "type 'longrope'");
   config["rope_scaling"] = {{"rope_type", "default"}, {"mrope_section", {1, 2}}};
-  ExpectRefused(config, kUnimplemented, "do not know the field 'mrope_section'");
+  ExpectRefused(config, kUnknownConfig, "do not know the field 'mrope_section'");
   config["rope_scaling"] = {{"rope_type", "default"}, {"partial_rotary_factor", 0.5}};
-  ExpectRefused(config, kUnimplemented, "'partial_rotary_factor' is 0.5");
+  ExpectRefused(config, kUnknownConfig, "'partial_rotary_factor' is 0.5");
   config["rope_scaling"] = {{"rope_type", "default"}};
   config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 7}};
-  ExpectRefused(config, kInvalid, "'rope_scaling' differs from 'rope_parameters'");
+  ExpectRefused(config, kInvalidConfig, "'rope_scaling' differs from 'rope_parameters'");
 }
 
 TEST_F(ModelFamilyTest, RefusesHeadsThatDoNotDivideTheHiddenSize) {
   json config = With(Llama(), "hidden_size", 2049);
   config.erase("head_dim");
-  ExpectRefused(config, kInvalid, "is 2049, which is not a multiple of the 32 attention heads");
+  ExpectRefused(config, kInvalidConfig,
+                "is 2049, which is not a multiple of the 32 attention heads");
 }
 
 TEST_F(ModelFamilyTest, ReadsAPythiaTarget) {
@@ -230,27 +231,27 @@ TEST_F(ModelFamilyTest, ReadsTheOtherFieldsOfGptNeoX) {
 
 TEST_F(ModelFamilyTest, RefusesWhatGptNeoXDoesNotImplement) {
   for (const char* kind : {"gelu_fast", "gelu_new", "gelu_pytorch_tanh", "relu"}) {
-    ExpectRefused(With(Pythia(), "hidden_act", kind), kUnimplemented,
+    ExpectRefused(With(Pythia(), "hidden_act", kind), kUnknownConfig,
                   std::string("'hidden_act' is \"") + kind + "\"; the engines support only");
   }
-  ExpectRefused(With(Pythia(), "head_dim", 64), kUnimplemented, "do not know the field 'head_dim'");
-  ExpectRefused(With(Pythia(), "num_key_value_heads", 8), kUnimplemented, "'num_key_value_heads'");
-  ExpectRefused(With(Pythia(), "rotary_pct", 0.01), kInvalid,
+  ExpectRefused(With(Pythia(), "head_dim", 64), kUnknownConfig, "do not know the field 'head_dim'");
+  ExpectRefused(With(Pythia(), "num_key_value_heads", 8), kUnknownConfig, "'num_key_value_heads'");
+  ExpectRefused(With(Pythia(), "rotary_pct", 0.01), kInvalidConfig,
                 "'rotary_pct' makes 0 of the 80 elements of a head rotate");
-  ExpectRefused(With(Pythia(), "rotary_pct", 0.2626), kInvalid, "makes 21 of the 80");
+  ExpectRefused(With(Pythia(), "rotary_pct", 0.2626), kInvalidConfig, "makes 21 of the 80");
 }
 
 TEST_F(ModelFamilyTest, RefusesFieldsThatMayChangeTheComputation) {
   for (const json& config : {Llama(), Pythia()}) {
     for (const char* key : {"quantization_config", "sliding_window", "logit_scale", "qk_norm"}) {
-      ExpectRefused(With(config, key, {{"a", 1}}), kUnimplemented,
+      ExpectRefused(With(config, key, {{"a", 1}}), kUnknownConfig,
                     std::string("do not know the field '") + key + "'");
     }
-    ExpectRefused(With(config, "is_encoder_decoder", true), kUnimplemented,
+    ExpectRefused(With(config, "is_encoder_decoder", true), kUnknownConfig,
                   "'is_encoder_decoder' is true; the engines support only false");
   }
-  ExpectRefused(With(Llama(), "attention_bias", true), kUnimplemented, "'attention_bias' is true");
-  ExpectRefused(With(Llama(), "mlp_bias", true), kUnimplemented, "'mlp_bias' is true");
+  ExpectRefused(With(Llama(), "attention_bias", true), kUnknownConfig, "'attention_bias' is true");
+  ExpectRefused(With(Llama(), "mlp_bias", true), kUnknownConfig, "'mlp_bias' is true");
 }
 
 TEST_F(ModelFamilyTest, AcceptsFieldsThatDoNotChangeTheComputation) {

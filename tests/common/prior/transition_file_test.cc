@@ -27,7 +27,7 @@ std::string Bytes(const std::vector<T>& values) {
   return bytes;
 }
 
-TransitionTable Sample() {
+TransitionTable SampleTable() {
   TransitionTable::Columns columns;
   columns.vocabulary = 3;
   columns.occurrences = {6, 5, 4'000'000'000};
@@ -43,7 +43,7 @@ class TransitionFileTest : public ::testing::Test {
  protected:
   // The sample's tensors, widest element type first. A test replaces one of them.
   static std::map<std::string, TensorFixture> Tensors() {
-    const TransitionTable sample = Sample();
+    const TransitionTable sample = SampleTable();
     const TransitionTable::Columns& columns = sample.columns();
     return {{"0", {"facts", "I64", {2}, Bytes<int64_t>({1, 3})}},
             {"1", {"pairs", "U64", {2}, Bytes(columns.pairs)}},
@@ -78,7 +78,7 @@ class TransitionFileTest : public ::testing::Test {
 
 void ExpectSample(const absl::StatusOr<TransitionTable>& table) {
   ASSERT_TRUE(table.ok()) << table.status();
-  const TransitionTable sample = Sample();
+  const TransitionTable sample = SampleTable();
   const TransitionTable::Columns &got = table->columns(), &want = sample.columns();
   EXPECT_EQ(got.vocabulary, want.vocabulary);
   EXPECT_EQ(got.occurrences, want.occurrences);
@@ -90,7 +90,7 @@ void ExpectSample(const absl::StatusOr<TransitionTable>& table) {
 }
 
 TEST_F(TransitionFileTest, ReadsWhatWasWritten) {
-  ASSERT_TRUE(WriteTransitionTable(Sample(), path_).ok());
+  ASSERT_TRUE(WriteTransitionTable(SampleTable(), path_).ok());
   const auto table = ReadTransitionTable(path_);
   ExpectSample(table);
   EXPECT_THAT(table->After(2, 2).counts, ElementsAre(65535));
@@ -117,13 +117,13 @@ TEST_F(TransitionFileTest, AMissingFileIsNotFound) {
 }
 
 TEST_F(TransitionFileTest, FindAcceptsAFolderOrAFile) {
-  ASSERT_TRUE(WriteTransitionTable(Sample(), path_).ok());
-  const int vocabulary = Sample().vocabulary();
+  ASSERT_TRUE(WriteTransitionTable(SampleTable(), path_).ok());
+  const int vocabulary = SampleTable().vocabulary();
   for (const std::string& place : {folder_.path(), path_}) {
     const auto found = FindTransitionTable(place, vocabulary);
     ASSERT_TRUE(found.ok()) << found.status();
     ASSERT_NE(*found, nullptr);
-    EXPECT_EQ((*found)->columns().tokens, Sample().columns().tokens);
+    EXPECT_EQ((*found)->columns().tokens, SampleTable().columns().tokens);
   }
   const auto other = FindTransitionTable(folder_.path(), vocabulary + 1);
   EXPECT_EQ(other.status().code(), absl::StatusCode::kFailedPrecondition);
@@ -138,7 +138,7 @@ TEST_F(TransitionFileTest, FindReturnsNullOnlyForAFolder) {
 }
 
 TEST_F(TransitionFileTest, AFileTruncatedAnywhereIsInvalid) {
-  ASSERT_TRUE(WriteTransitionTable(Sample(), path_).ok());
+  ASSERT_TRUE(WriteTransitionTable(SampleTable(), path_).ok());
   const std::string whole = *ReadTextFile(path_);
   for (size_t length = 0; length < whole.size(); ++length) {
     const absl::Status status = ReadBytes(whole.substr(0, length)).status();
@@ -148,7 +148,7 @@ TEST_F(TransitionFileTest, AFileTruncatedAnywhereIsInvalid) {
 }
 
 TEST_F(TransitionFileTest, AFileWithAFlippedBitIsEitherReadOrInvalid) {
-  ASSERT_TRUE(WriteTransitionTable(Sample(), path_).ok());
+  ASSERT_TRUE(WriteTransitionTable(SampleTable(), path_).ok());
   const std::string whole = *ReadTextFile(path_);
   for (size_t bit = 0; bit < 8 * whole.size(); ++bit) {
     std::string damaged = whole;
@@ -195,7 +195,8 @@ TEST_F(TransitionFileTest, OffsetsOutsideTheContinuationsAreReported) {
 }
 
 TEST_F(TransitionFileTest, WritingIntoAMissingFolderFails) {
-  const absl::Status status = WriteTransitionTable(Sample(), folder_.File("none/t.safetensors"));
+  const absl::Status status =
+      WriteTransitionTable(SampleTable(), folder_.File("none/t.safetensors"));
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << status;
   EXPECT_THAT(status.message(), HasSubstr("none/t.safetensors"));
 }

@@ -10,70 +10,70 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr int kVocabulary = 10;
+constexpr int kTokens = 10;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-Marginals Sample() { return {2, 2, {3, 4, 4, 3}, {-0.5f, -1.0f, 0.0f, -kInfinity}}; }
+Marginals SampleMarginals() { return {2, 2, {3, 4, 4, 3}, {-0.5f, -1.0f, 0.0f, -kInfinity}}; }
 
 TEST(MarginalsTest, SampleIsValid) {
-  EXPECT_TRUE(Sample().Validate(kVocabulary).ok());
-  EXPECT_FALSE(Sample().empty());
-  EXPECT_EQ(Sample().token(1, 0), 4);
-  EXPECT_EQ(Sample().log_prob(0, 1), -1.0f);
+  EXPECT_TRUE(SampleMarginals().Validate(kTokens).ok());
+  EXPECT_FALSE(SampleMarginals().empty());
+  EXPECT_EQ(SampleMarginals().token(1, 0), 4);
+  EXPECT_EQ(SampleMarginals().log_prob(0, 1), -1.0f);
 }
 
 TEST(MarginalsTest, EmptyMarginalsAreValid) {
   EXPECT_TRUE(Marginals().empty());
-  EXPECT_TRUE(Marginals().Validate(kVocabulary).ok());
+  EXPECT_TRUE(Marginals().Validate(kTokens).ok());
 }
 
 TEST(MarginalsTest, ValidateReportsNegativeSizes) {
   Marginals marginals;
   marginals.positions = -1;
   marginals.candidates = -1;
-  EXPECT_THAT(marginals.Validate(kVocabulary).message(), HasSubstr("negative"));
+  EXPECT_THAT(marginals.Validate(kTokens).message(), HasSubstr("negative"));
 }
 
 TEST(MarginalsTest, ValidateReportsMismatchedSizes) {
-  Marginals tokens = Sample();
+  Marginals tokens = SampleMarginals();
   tokens.tokens.pop_back();
-  EXPECT_THAT(tokens.Validate(kVocabulary).message(), HasSubstr("[2, 2] needs 4 entries, got 3"));
-  Marginals log_probs = Sample();
+  EXPECT_THAT(tokens.Validate(kTokens).message(), HasSubstr("[2, 2] needs 4 entries, got 3"));
+  Marginals log_probs = SampleMarginals();
   log_probs.log_probs.push_back(-2.0f);
-  EXPECT_THAT(log_probs.Validate(kVocabulary).message(), HasSubstr("5 log-probabilities"));
+  EXPECT_THAT(log_probs.Validate(kTokens).message(), HasSubstr("5 log-probabilities"));
 }
 
 TEST(MarginalsTest, ValidateReportsATokenOutsideTheVocabulary) {
-  EXPECT_THAT(Sample().Validate(4).message(), HasSubstr("position 0 rank 1: token 4"));
-  Marginals negative = Sample();
+  EXPECT_THAT(SampleMarginals().Validate(4).message(), HasSubstr("position 0 rank 1: token 4"));
+  Marginals negative = SampleMarginals();
   negative.tokens[2] = -1;
-  EXPECT_THAT(negative.Validate(kVocabulary).message(), HasSubstr("position 1 rank 0: token -1"));
+  EXPECT_THAT(negative.Validate(kTokens).message(), HasSubstr("position 1 rank 0: token -1"));
 }
 
 TEST(MarginalsTest, ValidateReportsARepeatedToken) {
-  Marginals marginals = Sample();
+  Marginals marginals = SampleMarginals();
   marginals.tokens[1] = 3;
-  EXPECT_THAT(marginals.Validate(kVocabulary).message(),
+  EXPECT_THAT(marginals.Validate(kTokens).message(),
               HasSubstr("position 0 rank 1: token 3 repeats"));
 }
 
 TEST(MarginalsTest, ValidateReportsALogProbabilityAboveZero) {
-  Marginals marginals = Sample();
+  Marginals marginals = SampleMarginals();
   marginals.log_probs[0] = 0.1f;
-  EXPECT_THAT(marginals.Validate(kVocabulary).message(), HasSubstr("position 0 rank 0"));
+  EXPECT_THAT(marginals.Validate(kTokens).message(), HasSubstr("position 0 rank 0"));
 }
 
 TEST(MarginalsTest, ValidateReportsUnsortedLogProbabilities) {
-  Marginals marginals = Sample();
+  Marginals marginals = SampleMarginals();
   marginals.log_probs[1] = -0.1f;
-  EXPECT_THAT(marginals.Validate(kVocabulary).message(), HasSubstr("not sorted"));
+  EXPECT_THAT(marginals.Validate(kTokens).message(), HasSubstr("not sorted"));
 }
 
 TEST(MarginalsTest, ValidateRejectsANanLogProbability) {
   for (size_t i = 0; i < 4; ++i) {
-    Marginals marginals = Sample();
+    Marginals marginals = SampleMarginals();
     marginals.log_probs[i] = std::numeric_limits<float>::quiet_NaN();
-    EXPECT_EQ(marginals.Validate(kVocabulary).code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(marginals.Validate(kTokens).code(), absl::StatusCode::kInvalidArgument);
   }
 }
 

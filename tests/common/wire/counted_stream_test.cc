@@ -14,7 +14,7 @@ namespace {
 using internal::v1::FeatureReply;
 using Stream = CountedStream<FeatureReply, FeatureReply>;
 
-constexpr size_t kRing = 1 << 20;
+constexpr size_t kRingBytes = 1 << 20;
 
 const TensorShape kShape = {TensorRef::DTYPE_FLOAT32, {64, 16}};
 constexpr int64_t kTensorBytes = 4 * 64 * 16;
@@ -22,7 +22,7 @@ constexpr int64_t kTensorBytes = 4 * 64 * 16;
 class CountedStreamTest : public ::testing::Test {
  protected:
   CountedStreamTest() {
-    testing::SharedPair pair = testing::MakeSharedPair(kRing);
+    testing::SharedPair pair = testing::MakeSharedPair(kRingBytes);
     left_ = Open(std::move(pair.first), &left_stats_);
     right_ = Open(std::move(pair.second), &right_stats_);
   }
@@ -65,7 +65,7 @@ TEST_F(CountedStreamTest, ATensorWithoutRoomCountsAsAFallbackAndOnlyOnce) {
   // Reserved but never sent tensors fill the ring.
   FeatureReply unsent;
   while (left_stats_.no_room == 0) {
-    ASSERT_LT(left_stats_.shared_memory.sent, 2 * static_cast<int64_t>(kRing));
+    ASSERT_LT(left_stats_.shared_memory.sent, 2 * static_cast<int64_t>(kRingBytes));
     ASSERT_NE(left_->carrier().Reserve(kShape, *unsent.mutable_features()), nullptr);
   }
   EXPECT_EQ(left_stats_.no_room, 1);

@@ -23,7 +23,7 @@ constexpr SequenceId kLong = {1, 0}, kShort = {2, 0};
 constexpr int kLongPrompt = 1500, kShortPrompt = 40;
 
 // Every row is a function of its position. Counts the rows that were read.
-class SyntheticFeatures final : public FeatureSource {
+class LateFeatures final : public FeatureSource {
  public:
   absl::StatusOr<Features> Read(const FeatureRange& range, absl::Duration timeout) override {
     timeouts.push_back(timeout);
@@ -126,7 +126,7 @@ class CatchUpTest : public ::testing::TestWithParam<Kind> {
 
   const testing::TempFolder folder_;
   nn::LocalDevice device_;
-  SyntheticFeatures features_, other_features_;
+  LateFeatures features_, other_features_;
   std::unique_ptr<DrafterEngine> engine_, at_once_;
 };
 

@@ -24,7 +24,7 @@ double TouchedByText(int rows) { return Touched(1 + 0.4 * (rows - 1)); }
 // 2 ms, 0.05 ms per row, and 0.1 ms per expert.
 double Seconds(double rows, double experts) { return 1e-3 * (2 + 0.05 * rows + 0.1 * experts); }
 
-CalibrationTable Table() {
+CalibrationTable ExpertTable() {
   CalibrationTable table;
   for (const int rows : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128}) {
     const double seconds = Seconds(rows, Touched(rows));
@@ -58,14 +58,14 @@ void ObserveText(CostModel& costs, int rows) {
 }
 
 TEST(ExpertCostTest, TheFirstPredictionIsThatOfTheTable) {
-  const CostModel costs = Model(Table());
+  const CostModel costs = Model(ExpertTable());
   for (const int rows : {1, 8, 64}) {
     EXPECT_NEAR(Predict(costs, rows) / Seconds(rows, Touched(rows)), 1, 1e-6);
   }
 }
 
 TEST(ExpertCostTest, CallsOfOneSizeTeachWhatTheTextTouchesAtAllSizes) {
-  CalibrationTable table = Table();
+  CalibrationTable table = ExpertTable();
   CostModel costs = Model(table);
   table.expert_seconds = 0;
   CostModel without = Model(table);
@@ -83,7 +83,7 @@ TEST(ExpertCostTest, CallsOfOneSizeTeachWhatTheTextTouchesAtAllSizes) {
 }
 
 TEST(ExpertCostTest, ACallThatTouchesManyExpertsDoesNotMakeTheTableSlower) {
-  CostModel costs = Model(Table());
+  CostModel costs = Model(ExpertTable());
   for (int i = 0; i < 200; ++i) ObserveText(costs, 16);
   const double before = Predict(costs, 1);
   // One call of unusual tokens: its time is explained by its experts.
@@ -92,7 +92,7 @@ TEST(ExpertCostTest, ACallThatTouchesManyExpertsDoesNotMakeTheTableSlower) {
 }
 
 TEST(ExpertCostTest, FollowsADeviceThatBecomesSlower) {
-  CostModel costs = Model(Table());
+  CostModel costs = Model(ExpertTable());
   for (int i = 0; i < 200; ++i) {
     const int rows = std::array{1, 4, 16, 64}[i % 4];
     Observe(costs, rows, TouchedByText(rows), 3 * Seconds(rows, TouchedByText(rows)));
@@ -103,7 +103,7 @@ TEST(ExpertCostTest, FollowsADeviceThatBecomesSlower) {
 }
 
 TEST(ExpertCostTest, TheCurveEqualsThePredictionsAndNeverDecreases) {
-  CostModel costs = Model(Table());
+  CostModel costs = Model(ExpertTable());
   std::mt19937 random(1);
   for (int i = 0; i < 100; ++i) {
     const int rows = 1 + static_cast<int>(random() % 64);
@@ -120,7 +120,7 @@ TEST(ExpertCostTest, TheCurveEqualsThePredictionsAndNeverDecreases) {
 TEST(ExpertCostTest, ATextThatTouchesFewExpertsAtEverySizeIsLearnedPerSize) {
   // No diversity explains 4 to 12 experts at all sizes.
   const std::map<int, double> touched = {{2, 6}, {4, 8}, {16, 11}, {64, 12}};
-  CostModel costs = Model(Table());
+  CostModel costs = Model(ExpertTable());
   for (int i = 0; i < 100; ++i) {
     for (const auto& [rows, experts] : touched) {
       Observe(costs, rows, experts, Seconds(rows, experts));
@@ -144,7 +144,7 @@ struct Errors {
 };
 
 TEST(ExpertCostTest, NoisyTextsArePredictedAsWellAsTheMeanOfEachSizeInHindsight) {
-  CostModel costs = Model(Table());
+  CostModel costs = Model(ExpertTable());
   std::mt19937 random(1);
   std::normal_distribution<> normal;
   Errors errors, hindsight;
@@ -171,7 +171,7 @@ TEST(ExpertCostTest, NoisyTextsArePredictedAsWellAsTheMeanOfEachSizeInHindsight)
 }
 
 TEST(ExpertCostTest, CallsThatTouchAllExpertsDoNotTellHowDiverseTheirRowsAre) {
-  const std::shared_ptr<ExpertCost> experts = ExpertCost::Make(Table());
+  const std::shared_ptr<ExpertCost> experts = ExpertCost::Make(ExpertTable());
   const double before = experts->Expected(8), all = experts->Expected(128);
   experts->Observe(400, all);
   EXPECT_EQ(experts->Expected(8), before);
@@ -180,7 +180,7 @@ TEST(ExpertCostTest, CallsThatTouchAllExpertsDoNotTellHowDiverseTheirRowsAre) {
 }
 
 TEST(ExpertCostTest, OneRowTellsNothingAndNoReportTeachesNothing) {
-  const std::shared_ptr<ExpertCost> experts = ExpertCost::Make(Table());
+  const std::shared_ptr<ExpertCost> experts = ExpertCost::Make(ExpertTable());
   const double before = experts->Expected(8);
   experts->Observe(1, kChosen);
   experts->Observe(8, 0);
@@ -188,10 +188,10 @@ TEST(ExpertCostTest, OneRowTellsNothingAndNoReportTeachesNothing) {
 }
 
 TEST(ExpertCostTest, ATargetWithoutExpertsHasNoSuchCost) {
-  CalibrationTable dense = Table();
+  CalibrationTable dense = ExpertTable();
   for (CalibrationPoint& point : dense.points) point.experts = 0;
   EXPECT_EQ(ExpertCost::Make(dense), nullptr);
-  CalibrationTable no_slope = Table();
+  CalibrationTable no_slope = ExpertTable();
   no_slope.expert_seconds = 0;
   EXPECT_EQ(ExpertCost::Make(no_slope), nullptr);
   EXPECT_EQ(ExpertCost::Make({}), nullptr);
@@ -209,7 +209,7 @@ TEST(ExpertCostTest, ATargetWithoutExpertsHasNoSuchCost) {
 }
 
 TEST(ExpertCostTest, AnExpertTimeThatIsTooLargeLeavesPositiveCosts) {
-  CalibrationTable table = Table();
+  CalibrationTable table = ExpertTable();
   table.expert_seconds = 1;
   CostModel costs = Model(table);
   for (int i = 0; i < 100; ++i) Observe(costs, 32, 8, Seconds(32, 8));

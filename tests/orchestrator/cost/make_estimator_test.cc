@@ -10,7 +10,7 @@ namespace {
 using ::bastion::testing::TinyRoofline;
 using ::testing::HasSubstr;
 
-CalibrationTable Table() {
+CalibrationTable MeasuredTable() {
   // Measured time = 2·R(rows, context) + 1, where R is the time of TinyRoofline() in seconds.
   // R(1, 0) = 1.02. R(3, 0) = 1.78, from 2·[80+42+2(72+60+36+180+36)] = 1780 bytes at 1000 bytes/s.
   return {{{1, 0, 3.04, 3.1}, {3, 0, 4.56, 4.7}}};
@@ -18,7 +18,7 @@ CalibrationTable Table() {
 
 TEST(MakeEstimatorTest, CreatesAnEstimatorForEachName) {
   for (const char* name : {"roofline", "static", "ema", "ema+calib", "staircase"}) {
-    const auto estimator = MakeEstimator(name, TinyRoofline(), Table());
+    const auto estimator = MakeEstimator(name, TinyRoofline(), MeasuredTable());
     ASSERT_TRUE(estimator.ok()) << name;
     EXPECT_EQ((*estimator)->name(), name);
   }
@@ -26,7 +26,7 @@ TEST(MakeEstimatorTest, CreatesAnEstimatorForEachName) {
 
 TEST(MakeEstimatorTest, AlphaIsTheStepOfTheAverages) {
   for (const char* name : {"ema", "ema+calib"}) {
-    const auto estimator = MakeEstimator(name, TinyRoofline(), Table(), /*alpha=*/0.5);
+    const auto estimator = MakeEstimator(name, TinyRoofline(), MeasuredTable(), /*alpha=*/0.5);
     const absl::Duration first = (*estimator)->Predict(1, 0);
     (*estimator)->Observe(1, 0, first);      // k = 1
     (*estimator)->Observe(1, 0, 3 * first);  // k = 0.5·1 + 0.5·3
@@ -36,7 +36,7 @@ TEST(MakeEstimatorTest, AlphaIsTheStepOfTheAverages) {
 
 TEST(MakeEstimatorTest, CalibratedEstimatorsPredictTheMeasuredPoints) {
   for (const char* name : {"static", "ema+calib", "staircase"}) {
-    const auto estimator = MakeEstimator(name, TinyRoofline(), Table());
+    const auto estimator = MakeEstimator(name, TinyRoofline(), MeasuredTable());
     EXPECT_NEAR(absl::ToDoubleSeconds((*estimator)->Predict(1, 0)), 3.04, 1e-9) << name;
     EXPECT_NEAR(absl::ToDoubleSeconds((*estimator)->Predict(3, 0)), 4.56, 1e-9) << name;
   }
@@ -58,7 +58,7 @@ TEST(MakeEstimatorTest, CalibratedEstimatorsRefuseAnEmptyTable) {
 }
 
 TEST(MakeEstimatorTest, TheErrorForAnUnknownNameListsTheKnownNames) {
-  const auto estimator = MakeEstimator("oracle", TinyRoofline(), Table());
+  const auto estimator = MakeEstimator("oracle", TinyRoofline(), MeasuredTable());
   EXPECT_EQ(estimator.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(estimator.status().message(),
               HasSubstr("\"oracle\"; use roofline, static, ema, ema+calib or staircase"));

@@ -21,14 +21,14 @@ std::vector<CalibrationPoint> Points() {
           {1, 300, 0.014, 0}, {4, 300, 0.020, 0}, {8, 300, 0.040, 0}};
 }
 
-Staircase Sample() { return *Staircase::Make(Points()); }
+Staircase SampleStaircase() { return *Staircase::Make(Points()); }
 
 double Milliseconds(const Staircase& staircase, int rows, int context) {
   return absl::ToDoubleMilliseconds(staircase.Predict(rows, context));
 }
 
 TEST(StaircaseTest, PredictsTheMeasuredPoints) {
-  const Staircase staircase = Sample();
+  const Staircase staircase = SampleStaircase();
   for (const CalibrationPoint& point : Points()) {
     EXPECT_NEAR(Milliseconds(staircase, point.rows, point.context), 1000 * point.seconds, 1e-6);
   }
@@ -36,14 +36,14 @@ TEST(StaircaseTest, PredictsTheMeasuredPoints) {
 }
 
 TEST(StaircaseTest, InterpolatesBetweenRowCountsAndContexts) {
-  const Staircase staircase = Sample();
+  const Staircase staircase = SampleStaircase();
   EXPECT_NEAR(Milliseconds(staircase, 5, 100), 14, 1e-6);  // 12 + 8/4
   EXPECT_NEAR(Milliseconds(staircase, 4, 150), 14, 1e-6);  // 12 + 8/4
   EXPECT_NEAR(Milliseconds(staircase, 6, 200), 23, 1e-6);  // (12 + 20)/2 = 16, (20 + 40)/2 = 30
 }
 
 TEST(StaircaseTest, ExtrapolatesBeyondTheTable) {
-  const Staircase staircase = Sample();
+  const Staircase staircase = SampleStaircase();
   EXPECT_NEAR(Milliseconds(staircase, 4, 0), 12, 1e-6);     // The value at the first context.
   EXPECT_NEAR(Milliseconds(staircase, 10, 100), 24, 1e-6);  // 2 ms per row, as from 4 to 8.
   EXPECT_NEAR(Milliseconds(staircase, 4, 500), 28, 1e-6);   // 8 ms per 200 tokens.
@@ -75,7 +75,7 @@ TEST(StaircaseTest, TimesThatDecreaseWithTheContextAreNotExtrapolated) {
 }
 
 TEST(StaircaseTest, NeverDecreasesWithTheRowsAfterAnyObservations) {
-  Staircase staircase = Sample();
+  Staircase staircase = SampleStaircase();
   std::mt19937 random(1);
   for (int i = 0; i < 500; ++i) {
     const int rows = 1 + static_cast<int>(random() % 10);
@@ -89,7 +89,7 @@ TEST(StaircaseTest, NeverDecreasesWithTheRowsAfterAnyObservations) {
 }
 
 TEST(StaircaseTest, CurveEqualsThePredictionForEachRowCount) {
-  Staircase grid = Sample();
+  Staircase grid = SampleStaircase();
   Staircase point = *Staircase::Make({{4, 100, 0.012, 0}});
   std::mt19937 random(2);
   for (int i = 0; i < 100; ++i) {
@@ -106,7 +106,7 @@ TEST(StaircaseTest, CurveEqualsThePredictionForEachRowCount) {
 }
 
 TEST(StaircaseTest, AnObservationMovesItsRowFactorAndTheCommonFactor) {
-  Staircase staircase = Sample();
+  Staircase staircase = SampleStaircase();
   // Twice as slow at the measured row count 4: its own factor and the common factor both grow by
   // 2^0.1. The other row counts see only the common factor.
   staircase.Observe(4, 100, absl::Milliseconds(24));
@@ -116,19 +116,20 @@ TEST(StaircaseTest, AnObservationMovesItsRowFactorAndTheCommonFactor) {
 }
 
 TEST(StaircaseTest, FollowsAMachineThatBecomesSlower) {
-  Staircase staircase = Sample();
+  Staircase staircase = SampleStaircase();
   for (int i = 0; i < 60; ++i) {
     for (const int rows : {1, 4, 8}) {
-      staircase.Observe(rows, 100, 1.5 * Sample().Predict(rows, 100));
+      staircase.Observe(rows, 100, 1.5 * SampleStaircase().Predict(rows, 100));
     }
   }
   for (const int rows : {1, 4, 6, 8}) {
-    EXPECT_NEAR(Milliseconds(staircase, rows, 300), 1.5 * Milliseconds(Sample(), rows, 300), 0.1);
+    EXPECT_NEAR(Milliseconds(staircase, rows, 300),
+                1.5 * Milliseconds(SampleStaircase(), rows, 300), 0.1);
   }
 }
 
 TEST(StaircaseTest, AttributesHalfOfASlowdownAtOneRowCountToAllRowCounts) {
-  Staircase staircase = Sample();
+  Staircase staircase = SampleStaircase();
   for (int i = 0; i < 200; ++i) staircase.Observe(4, 100, absl::Milliseconds(18));
   EXPECT_NEAR(Milliseconds(staircase, 4, 100), 18, 0.01);
   EXPECT_NEAR(Milliseconds(staircase, 1, 100), 10 * std::sqrt(1.5), 0.01);
@@ -136,7 +137,7 @@ TEST(StaircaseTest, AttributesHalfOfASlowdownAtOneRowCountToAllRowCounts) {
 
 TEST(StaircaseTest, CorrectsAWrongPointWithoutChangingTheOthers) {
   // The true time at 8 rows is 30 ms instead of 20. The other points are right.
-  Staircase staircase = Sample();
+  Staircase staircase = SampleStaircase();
   for (int i = 0; i < 200; ++i) {
     staircase.Observe(1, 100, absl::Milliseconds(10));
     staircase.Observe(4, 100, absl::Milliseconds(12));
@@ -148,27 +149,27 @@ TEST(StaircaseTest, CorrectsAWrongPointWithoutChangingTheOthers) {
 }
 
 TEST(StaircaseTest, LearnsFromObservationsBetweenRowCounts) {
-  Staircase staircase = Sample();
+  Staircase staircase = SampleStaircase();
   for (int i = 0; i < 300; ++i) staircase.Observe(5, 100, absl::Milliseconds(21));
   EXPECT_NEAR(Milliseconds(staircase, 5, 100), 21, 0.01);
 }
 
 TEST(StaircaseTest, ThePredictionFallsToWhatIsObservedBelowThePointsForFewerRows) {
   // 8 rows take less than the table says for 4 rows. 4 rows are not observed.
-  Staircase staircase = Sample();
+  Staircase staircase = SampleStaircase();
   for (int i = 0; i < 100; ++i) staircase.Observe(8, 100, absl::Milliseconds(6));
   EXPECT_NEAR(Milliseconds(staircase, 8, 100), 6, 0.1);
   EXPECT_LE(Milliseconds(staircase, 4, 100), 6.1);
 }
 
 TEST(StaircaseTest, AStalledForwardChangesLittle) {
-  Staircase staircase = Sample();
+  Staircase staircase = SampleStaircase();
   staircase.Observe(4, 100, absl::Seconds(60));
   EXPECT_LT(Milliseconds(staircase, 4, 100), 12 * 1.15);
 }
 
 TEST(StaircaseTest, IgnoresTimesThatAreNotPositive) {
-  Staircase staircase = Sample();
+  Staircase staircase = SampleStaircase();
   staircase.Observe(4, 100, absl::ZeroDuration());
   EXPECT_NEAR(Milliseconds(staircase, 4, 100), 12, 1e-6);
 }

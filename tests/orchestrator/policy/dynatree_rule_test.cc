@@ -12,7 +12,7 @@ DynaTreeShape ShapeOf(std::string_view argument) {
 }
 
 // A chain of `nodes` nodes.
-DraftTree ChainOf(int nodes) {
+DraftTree ChainOfNodes(int nodes) {
   DraftTree tree(1);
   for (int i = 0; i < nodes; ++i) tree.Add(i, 2, -1);
   return tree;
@@ -64,15 +64,15 @@ TEST(DynaTreeRuleTest, HighAcceptanceMakesItMoreAggressiveAndLowAcceptanceLess) 
   const std::unique_ptr<NamedRule> own = rule.ForRequest();
   ASSERT_NE(own, nullptr);
   const DynaTreeShape& shape = static_cast<const DynaTreeRule&>(*own).shape();
-  for (int cycle = 0; cycle < 3; ++cycle) own->Observe(ChainOf(4), 3);
+  for (int cycle = 0; cycle < 3; ++cycle) own->Observe(ChainOfNodes(4), 3);
   EXPECT_EQ(shape.base_depth, 5);  // The window is not full.
-  own->Observe(ChainOf(4), 3);
+  own->Observe(ChainOfNodes(4), 3);
   EXPECT_EQ(shape.base_depth, 6);
   EXPECT_NEAR(shape.high, 0.85, 1e-9);
-  for (int cycle = 0; cycle < 12; ++cycle) own->Observe(ChainOf(4), 0);
+  for (int cycle = 0; cycle < 12; ++cycle) own->Observe(ChainOfNodes(4), 0);
   EXPECT_EQ(shape.base_depth, 3);
   EXPECT_NEAR(shape.high, 0.95, 1e-9);
-  for (int cycle = 0; cycle < 400; ++cycle) own->Observe(ChainOf(4), 4);
+  for (int cycle = 0; cycle < 400; ++cycle) own->Observe(ChainOfNodes(4), 4);
   EXPECT_EQ(shape.base_depth, shape.max_depth - 1);
   EXPECT_NEAR(shape.high, shape.low + 0.05, 1e-9);
   EXPECT_EQ(rule.shape().base_depth, 5);  // Other requests do not see it.
@@ -81,8 +81,8 @@ TEST(DynaTreeRuleTest, HighAcceptanceMakesItMoreAggressiveAndLowAcceptanceLess) 
 TEST(DynaTreeRuleTest, ModerateAcceptanceAndEmptyTreesChangeNothing) {
   DynaTreeRule rule({}, /*window=*/2);
   for (int cycle = 0; cycle < 10; ++cycle) {
-    rule.Observe(ChainOf(10), 4);
-    rule.Observe(ChainOf(0), 0);
+    rule.Observe(ChainOfNodes(10), 4);
+    rule.Observe(ChainOfNodes(0), 0);
   }
   EXPECT_EQ(rule.shape().base_depth, 5);
   EXPECT_EQ(rule.shape().high, 0.9);
@@ -90,7 +90,7 @@ TEST(DynaTreeRuleTest, ModerateAcceptanceAndEmptyTreesChangeNothing) {
 
 TEST(DynaTreeRuleTest, WithoutAWindowNothingIsAdjusted) {
   DynaTreeRule rule({}, /*window=*/0);
-  for (int cycle = 0; cycle < 100; ++cycle) rule.Observe(ChainOf(4), 4);
+  for (int cycle = 0; cycle < 100; ++cycle) rule.Observe(ChainOfNodes(4), 4);
   EXPECT_EQ(rule.shape().base_depth, 5);
 }
 

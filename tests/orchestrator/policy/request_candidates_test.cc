@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-constexpr int kVocabulary = 100;
+constexpr int kTokens = 100;
 
 // One position with two candidates.
 CycleDraft DraftOf(TokenId first, float probability, TokenId second, float second_probability) {
@@ -21,7 +21,7 @@ CycleDraft DraftOf(TokenId first, float probability, TokenId second, float secon
 }
 
 TEST(RequestCandidatesTest, ANodeBelongsToTheSourceThatGivesItsTokenTheHighestProbability) {
-  SpeculationMemory memory({.vocabulary = kVocabulary});
+  SpeculationMemory memory({.vocabulary = kTokens});
   const Policy policy = *Policy::Parse("fixed:4+prior:request");
   RequestCandidates candidates({.policy = policy, .memory = &memory});
   // After 1 came 2, three times.

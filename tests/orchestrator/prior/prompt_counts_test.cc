@@ -9,15 +9,16 @@ namespace bastion {
 namespace {
 
 constexpr size_t kMin = PromptCounts::kMinTokens;
-constexpr int kVocabulary = 10;
+constexpr int kPromptVocabulary = 10;
 
 // `shared` tokens that are the same in all texts, then `own` tokens of text `number`.
 std::vector<TokenId> Text(size_t shared, size_t own, unsigned number) {
   std::vector<TokenId> text;
   std::mt19937 common(7), rest(number);
-  for (size_t i = 0; i < shared; ++i) text.push_back(static_cast<TokenId>(common() % kVocabulary));
+  for (size_t i = 0; i < shared; ++i)
+    text.push_back(static_cast<TokenId>(common() % kPromptVocabulary));
   text.push_back(static_cast<TokenId>(number));  // The texts differ from here on.
-  for (size_t i = 1; i < own; ++i) text.push_back(static_cast<TokenId>(rest() % kVocabulary));
+  for (size_t i = 1; i < own; ++i) text.push_back(static_cast<TokenId>(rest() % kPromptVocabulary));
   return text;
 }
 
@@ -87,11 +88,11 @@ TEST(PromptCountsTest, APriorWithReusedCountsEqualsOneThatCountsItself) {
   ContinuationCounts learned(1024), expected_learned(1024);
   for (unsigned number = 1; number <= 4; ++number) {
     const std::vector<TokenId> text = Text(300, 50, number);
-    TransitionPrior prior({.vocabulary = kVocabulary, .learned = &learned});
-    TransitionPrior expected({.vocabulary = kVocabulary, .learned = &expected_learned});
+    TransitionPrior prior({.vocabulary = kPromptVocabulary, .learned = &learned});
+    TransitionPrior expected({.vocabulary = kPromptVocabulary, .learned = &expected_learned});
     prior.AppendPrompt(text, "", counts);
     for (const TokenId token : text) expected.Append(token);
-    for (TokenId next = 0; next < kVocabulary; ++next) {
+    for (TokenId next = 0; next < kPromptVocabulary; ++next) {
       GainList gains, expected_gains;
       const std::vector<TokenId> following = {next};
       prior.CollectGains(prior.TokensBefore(following), &gains);

@@ -21,7 +21,7 @@ using ::bastion::testing::RandomMarginals;
 using ::bastion::testing::TableOf;
 
 constexpr TokenId kRoot = 7;
-constexpr int kVocabulary = 2000;
+constexpr int kLargeVocabulary = 2000;
 
 double MassOf(const CandidateList& list) {
   double mass = 0;
@@ -43,7 +43,7 @@ class WeightedCandidatesTest : public ::testing::Test {
  protected:
   TransitionPrior PriorOver(const TransitionTable& table) {
     gains_ = std::make_unique<TransitionGains>(table);
-    TransitionPrior prior({.vocabulary = kVocabulary, .table = gains_.get()});
+    TransitionPrior prior({.vocabulary = kLargeVocabulary, .table = gains_.get()});
     prior.Append(kRoot);
     return prior;
   }
@@ -71,7 +71,7 @@ TEST_F(WeightedCandidatesTest, EqualTheDraftCandidatesWithoutAPrior) {
 
 TEST_F(WeightedCandidatesTest, SiblingsHaveDifferentChildren) {
   // 101 follows 0 and 100 follows 1. The drafter gives both the same probability.
-  const TransitionTable table = TableOf(kVocabulary, {{0, {{101, 50}}}, {1, {{100, 50}}}});
+  const TransitionTable table = TableOf(kLargeVocabulary, {{0, {{101, 50}}}, {1, {{100, 50}}}});
   const TransitionPrior prior = PriorOver(table);
   const Marginals marginals = MarginalsOf({{0.5, 0.4}, {0.45, 0.45}});
   const CycleDraft draft(marginals);
@@ -85,7 +85,7 @@ TEST_F(WeightedCandidatesTest, SiblingsHaveDifferentChildren) {
 
 TEST_F(WeightedCandidatesTest, ThePriorPreservesTheTotalMass) {
   std::mt19937 random(2);
-  const TransitionTable table = testing::RandomTable(kVocabulary, 12, 3);
+  const TransitionTable table = testing::RandomTable(kLargeVocabulary, 12, 3);
   const TransitionPrior prior = PriorOver(table);
   for (int draw = 0; draw < 50; ++draw) {
     const Marginals marginals = RandomMarginals(random, 3, 16, EdgeCase::kZeroTails);
@@ -99,7 +99,7 @@ TEST_F(WeightedCandidatesTest, ThePriorPreservesTheTotalMass) {
 }
 
 TEST_F(WeightedCandidatesTest, ScoresMatchAHandComputation) {
-  const TransitionTable table = TableOf(kVocabulary, {{kRoot, {{1, 10}, {900, 30}}}});
+  const TransitionTable table = TableOf(kLargeVocabulary, {{kRoot, {{1, 10}, {900, 30}}}});
   const TransitionPrior prior = PriorOver(table);
   const Marginals marginals = MarginalsOf({{0.6, 0.2, 0.1}});
   const CycleDraft draft(marginals);
@@ -108,8 +108,8 @@ TEST_F(WeightedCandidatesTest, ScoresMatchAHandComputation) {
   ASSERT_EQ(list.size, 4);  // Only the prior proposes 900.
   const CandidateTerms& w = weights_.At(1);
   const double weight = w[kFirstGainTerm];
-  const double gain_1 = std::log(1 + 10 * kVocabulary / 20.0);
-  const double gain_900 = std::log(1 + 30 * kVocabulary / 20.0);
+  const double gain_1 = std::log(1 + 10 * kLargeVocabulary / 20.0);
+  const double gain_900 = std::log(1 + 30 * kLargeVocabulary / 20.0);
   const double mass_1 = 0.2 * std::exp(weight * gain_1);
   const double mass_900 = 0.1 * std::exp(w[kOutsideTerm] + weight * gain_900);
   const double sum = 0.6 + mass_1 + 0.1 + mass_900;
@@ -123,7 +123,7 @@ TEST_F(WeightedCandidatesTest, ScoresMatchAHandComputation) {
 }
 
 TEST_F(WeightedCandidatesTest, APositionWithoutCandidatesEndsThePath) {
-  const TransitionTable table = TableOf(kVocabulary, {{kRoot, {{1, 10}}}, {0, {{5, 10}}}});
+  const TransitionTable table = TableOf(kLargeVocabulary, {{kRoot, {{1, 10}}}, {0, {{5, 10}}}});
   const TransitionPrior prior = PriorOver(table);
   const Marginals marginals = MarginalsOf({{0.6, 0.4}, {0.0, 0.0}, {0.5, 0.5}});
   const CycleDraft draft(marginals);
@@ -134,7 +134,7 @@ TEST_F(WeightedCandidatesTest, APositionWithoutCandidatesEndsThePath) {
 
 TEST_F(WeightedCandidatesTest, ListsOnlyTheBestCandidates) {
   std::mt19937 random(4);
-  const TransitionTable table = testing::RandomTable(kVocabulary, 16, 3);
+  const TransitionTable table = testing::RandomTable(kLargeVocabulary, 16, 3);
   const TransitionPrior prior = PriorOver(table);
   const Marginals marginals = RandomMarginals(random, 2, 1000);
   const CycleDraft draft(marginals);
@@ -144,7 +144,7 @@ TEST_F(WeightedCandidatesTest, ListsOnlyTheBestCandidates) {
   ExpectValid(candidates.After(root_, 0));
   const DraftTree tree = GrowBestFirst(kRoot, candidates, 500);
   EXPECT_EQ(tree.nodes(), 500);
-  EXPECT_TRUE(tree.Validate(kVocabulary).ok()) << tree.Validate(kVocabulary);
+  EXPECT_TRUE(tree.Validate(kLargeVocabulary).ok()) << tree.Validate(kLargeVocabulary);
 }
 
 // Updates weights with a drafter that predicts the first token well, but does not know how the
@@ -173,7 +173,7 @@ class UpdateWeightsTest : public WeightedCandidatesTest {
 };
 
 TEST_F(UpdateWeightsTest, TheWeightOfACorrectTableRises) {
-  EXPECT_GT(WeightAfter(testing::RandomTable(kVocabulary, 6, 11), true, 400), 0.6);
+  EXPECT_GT(WeightAfter(testing::RandomTable(kLargeVocabulary, 6, 11), true, 400), 0.6);
 }
 
 TEST_F(UpdateWeightsTest, TheWeightOfARandomTableFallsToZero) {
@@ -184,16 +184,17 @@ TEST_F(UpdateWeightsTest, TheWeightOfARandomTableFallsToZero) {
     const auto first = static_cast<TokenId>(100 + random() % 18);
     for (TokenId next = first; next < first + 6; ++next) singles[token].push_back({next, 50});
   }
-  EXPECT_LT(WeightAfter(TableOf(kVocabulary, singles), false, 400), 0.05);
+  EXPECT_LT(WeightAfter(TableOf(kLargeVocabulary, singles), false, 400), 0.05);
 }
 
 TEST_F(UpdateWeightsTest, AChosenTokenThatIsNotACandidateChangesNothing) {
-  const TransitionTable table = testing::RandomTable(kVocabulary, 6, 11);
+  const TransitionTable table = testing::RandomTable(kLargeVocabulary, 6, 11);
   const TransitionPrior prior = PriorOver(table);
   std::mt19937 random(6);
   for (int cycle = 0; cycle < 100; ++cycle) {
     const Marginals marginals = RandomMarginals(random, 2, 24, EdgeCase::kNone, 4.0);
-    WeightedCandidates::UpdateWeights(CycleDraft(marginals), &prior, {kVocabulary + 1}, &weights_);
+    WeightedCandidates::UpdateWeights(CycleDraft(marginals), &prior, {kLargeVocabulary + 1},
+                                      &weights_);
   }
   EXPECT_EQ(weights_.At(1), CandidateWeights::ForDrafts().At(1));
 }
@@ -203,7 +204,7 @@ TEST_F(WeightedCandidatesTest, ExtremeScoresStayFinite) {
   for (float& log_prob : marginals.log_probs) log_prob = -1e38f;
   std::map<TokenId, testing::Counted> singles;
   singles[kRoot] = {{0, 65000}, {900, 300}};
-  const TransitionPrior prior = PriorOver(TableOf(kVocabulary, singles));
+  const TransitionPrior prior = PriorOver(TableOf(kLargeVocabulary, singles));
   for (int cycle = 0; cycle < 50; ++cycle) {
     WeightedCandidates::UpdateWeights(CycleDraft(marginals), &prior, {cycle % 2 ? 0 : 900},
                                       &weights_);
@@ -245,9 +246,9 @@ TEST(PriorCandidatesTest, AnUnknownContextHasNoChildren) {
 }
 
 TEST(PriorCandidatesTest, ARandomTableLosesItsMass) {
-  const TransitionGains random_gains(testing::RandomTable(kVocabulary, 6, 12));
+  const TransitionGains random_gains(testing::RandomTable(kLargeVocabulary, 6, 12));
   CandidateWeights weights = CandidateWeights::ForPriorAlone();
-  TransitionPrior prior({.vocabulary = kVocabulary, .table = &random_gains, .request = false});
+  TransitionPrior prior({.vocabulary = kLargeVocabulary, .table = &random_gains, .request = false});
   prior.Append(3);
   const PriorCandidates candidates(4, &prior, &weights);
   const double before = MassOf(candidates.After(DraftTree(3), 0));

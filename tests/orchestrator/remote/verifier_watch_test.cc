@@ -19,7 +19,7 @@ namespace {
 
 namespace proto = internal::v1;
 
-constexpr absl::Duration kTimeout = absl::Milliseconds(200);
+constexpr absl::Duration kPatience = absl::Milliseconds(200);
 constexpr absl::Duration kSoon = absl::Seconds(5);  // Far less than the timeout of a call.
 
 // Answers all calls, unless it hangs.
@@ -99,7 +99,7 @@ class VerifierWatchTest : public ::testing::Test {
   std::unique_ptr<HangingVerifier> service_;
   std::unique_ptr<wire::ServiceHost> host_;
   RemoteVerifier verifier_{
-      {.address = address_, .peer_timeout = kTimeout, .carrier = wire::CarrierChoice::kInline}};
+      {.address = address_, .peer_timeout = kPatience, .carrier = wire::CarrierChoice::kInline}};
 };
 
 TEST_F(VerifierWatchTest, AProcessThatHangsIsNoticedWhileIdle) {

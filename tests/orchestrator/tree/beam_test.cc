@@ -21,8 +21,8 @@ using ::bastion::testing::RankTuple;
 using ::bastion::testing::Sigma;
 using ::testing::ElementsAre;
 
-constexpr TokenId kRoot = 7;
-constexpr int kVocabulary = 100000;
+constexpr TokenId kBeamRoot = 7;
+constexpr int kBeamVocabulary = 100000;
 
 // Path scores of the nodes at `depth`, in the order of the tree.
 std::vector<float> LevelScores(const DraftTree& tree, int depth) {
@@ -49,15 +49,15 @@ TEST(BeamTest, KeepsTheTwoBestPrefixesOfEachLevel) {
   // Level 1: a .6, b .3. Level 2: ax .3, ay .24, bx .15, by .12. Both nodes kept on level 2
   // are children of a.
   const Marginals marginals = MarginalsOf({{0.6, 0.3, 0.1}, {0.5, 0.4, 0.1}});
-  const DraftTree tree = GrowBeam(kRoot, DraftCandidates(marginals), 2, 2);
-  EXPECT_THAT(tree.tokens(), ElementsAre(kRoot, 0, 1, 100, 101));
+  const DraftTree tree = GrowBeam(kBeamRoot, DraftCandidates(marginals), 2, 2);
+  EXPECT_THAT(tree.tokens(), ElementsAre(kBeamRoot, 0, 1, 100, 101));
   EXPECT_THAT(tree.parents(), ElementsAre(kNoNode, 0, 0, 1, 1));
 }
 
 TEST(BeamTest, FourByFifteenHasSixtyOneRows) {
   std::mt19937 random(1);
   const Marginals marginals = RandomMarginals(random, 15, 64);
-  EXPECT_EQ(GrowBeam(kRoot, DraftCandidates(marginals), 4, 15).rows(), 61);
+  EXPECT_EQ(GrowBeam(kBeamRoot, DraftCandidates(marginals), 4, 15).rows(), 61);
 }
 
 TEST(BeamTest, EveryLevelHoldsTheBestPrefixesOfItsLength) {
@@ -67,8 +67,8 @@ TEST(BeamTest, EveryLevelHoldsTheBestPrefixesOfItsLength) {
       const Marginals marginals =
           RandomMarginals(random, 1 + draw % 3, 1 + draw / 3 % 3, edge_case);
       for (int width = 1; width <= 4; ++width) {
-        const DraftTree tree = GrowBeam(kRoot, DraftCandidates(marginals), width, 3);
-        ASSERT_TRUE(tree.Validate(kVocabulary).ok());
+        const DraftTree tree = GrowBeam(kBeamRoot, DraftCandidates(marginals), width, 3);
+        ASSERT_TRUE(tree.Validate(kBeamVocabulary).ok());
         for (int depth = 1; depth <= 3; ++depth) {
           const std::vector<float> level = LevelScores(tree, depth);
           const std::vector<float> best = BestOfLength(marginals, depth, width);
@@ -85,8 +85,8 @@ TEST(BeamTest, NeverBeatsBestFirstOfTheSameSize) {
   for (int draw = 0; draw < 20; ++draw) {
     const Marginals marginals = RandomMarginals(random, 15, 16, EdgeCase::kNone, 6.0);
     const DraftCandidates candidates(marginals);
-    const DraftTree beam = GrowBeam(kRoot, candidates, 4, 15);
-    const DraftTree best = GrowBestFirst(kRoot, candidates, beam.nodes());
+    const DraftTree beam = GrowBeam(kBeamRoot, candidates, 4, 15);
+    const DraftTree best = GrowBestFirst(kBeamRoot, candidates, beam.nodes());
     EXPECT_LE(beam.ExpectedCommittedLength(), best.ExpectedCommittedLength() + 1e-6);
   }
 }
@@ -94,8 +94,8 @@ TEST(BeamTest, NeverBeatsBestFirstOfTheSameSize) {
 TEST(BeamTest, DepthIsLimitedByThePositions) {
   std::mt19937 random(4);
   const Marginals marginals = RandomMarginals(random, 3, 8);
-  EXPECT_EQ(GrowBeam(kRoot, DraftCandidates(marginals), 2, 99).nodes(), 6);
-  EXPECT_EQ(GrowBeam(kRoot, DraftCandidates(marginals), 2, 0).nodes(), 0);
+  EXPECT_EQ(GrowBeam(kBeamRoot, DraftCandidates(marginals), 2, 99).nodes(), 6);
+  EXPECT_EQ(GrowBeam(kBeamRoot, DraftCandidates(marginals), 2, 0).nodes(), 0);
 }
 
 TEST(BeamTest, ALimitOnNodesKeepsThePrefixOfTheWholeTree) {
@@ -105,9 +105,9 @@ TEST(BeamTest, ALimitOnNodesKeepsThePrefixOfTheWholeTree) {
     const DraftCandidates candidates(marginals);
     for (const int width : {1, 3, 9, 40}) {
       for (const int limit : {0, 1, 2, 5, 17, 500}) {
-        DraftTree whole = GrowBeam(kRoot, candidates, width, 6);
+        DraftTree whole = GrowBeam(kBeamRoot, candidates, width, 6);
         whole.Truncate(std::min(whole.nodes(), limit));
-        EXPECT_EQ(GrowBeam(kRoot, candidates, width, 6, limit), whole) << width << " " << limit;
+        EXPECT_EQ(GrowBeam(kBeamRoot, candidates, width, 6, limit), whole) << width << " " << limit;
       }
     }
   }
@@ -115,12 +115,12 @@ TEST(BeamTest, ALimitOnNodesKeepsThePrefixOfTheWholeTree) {
 
 TEST(BeamTest, EmptyMarginalsGiveTheRootAlone) {
   const Marginals marginals;
-  EXPECT_EQ(GrowBeam(kRoot, DraftCandidates(marginals), 4, 15), DraftTree(kRoot));
+  EXPECT_EQ(GrowBeam(kBeamRoot, DraftCandidates(marginals), 4, 15), DraftTree(kBeamRoot));
 }
 
 TEST(BeamTest, WidthZeroFailsACheck) {
   const Marginals marginals;
-  EXPECT_DEATH((void)GrowBeam(kRoot, DraftCandidates(marginals), 0, 15), "width");
+  EXPECT_DEATH((void)GrowBeam(kBeamRoot, DraftCandidates(marginals), 0, 15), "width");
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ using testing::DynaTreeReference;
 using ::testing::ElementsAre;
 using testing::NodeOracle;
 
-constexpr TokenId kRoot = 50;
+constexpr TokenId kPaperRoot = 50;
 
 std::vector<TreePath> PathsOf(const DraftTree& tree) {
   std::vector<TreePath> paths(tree.rows());
@@ -50,7 +50,7 @@ TEST(DynaTreeTest, EqualsALineByLineImplementationOfAlgorithmOne) {
                                  .deep = 0.3,
                                  .prune = seed % 3 == 0 ? 0.2 : 0.02,
                                  .nodes = 5 + static_cast<int>(seed)};
-    const DraftTree tree = GrowDynaTree(kRoot, DraftCandidates(draft), shape);
+    const DraftTree tree = GrowDynaTree(kPaperRoot, DraftCandidates(draft), shape);
     EXPECT_EQ(PathsOf(tree),
               DynaTreeReference([&](const TreePath& path) { return oracle.Step(path); },
                                 ArgumentsOf(shape)))
@@ -62,9 +62,10 @@ TEST(DynaTreeTest, EqualsALineByLineImplementationOfAlgorithmOne) {
 TEST(DynaTreeTest, TheFixedTreeIsCompleteBelowItsFirstToken) {
   const NodeOracle oracle(1, 3);
   const CycleDraft draft = oracle.Full(7);
-  const DraftTree tree = GrowDynaTree(kRoot, DraftCandidates(draft), FixedTreeShape(5, 2, 256));
+  const DraftTree tree =
+      GrowDynaTree(kPaperRoot, DraftCandidates(draft), FixedTreeShape(5, 2, 256));
   EXPECT_EQ(tree.nodes(), 1 + 2 + 4 + 8 + 16 + 32);
-  const DraftTree cut = GrowDynaTree(kRoot, DraftCandidates(draft), FixedTreeShape(5, 2, 20));
+  const DraftTree cut = GrowDynaTree(kPaperRoot, DraftCandidates(draft), FixedTreeShape(5, 2, 20));
   EXPECT_EQ(cut.nodes(), 20);
 }
 
@@ -91,7 +92,7 @@ TEST(DynaTreeTest, ConfidenceChoosesTheNumberOfBranches) {
   const DynaTreeShape shape = {.base_depth = 1, .max_depth = 1};
   const auto children = [&shape](const std::vector<double>& probabilities) {
     const CycleDraft draft = Everywhere(probabilities, 2);
-    return GrowDynaTree(kRoot, DraftCandidates(draft), shape).nodes() - 1;
+    return GrowDynaTree(kPaperRoot, DraftCandidates(draft), shape).nodes() - 1;
   };
   EXPECT_EQ(children({0.95, 0.03, 0.01, 0.01}), 1);
   EXPECT_EQ(children({0.6, 0.2, 0.1, 0.1}), 2);
@@ -109,14 +110,14 @@ TEST(DynaTreeTest, OnlyLikelyPathsGrowBelowTheBaseDepth) {
                                .stop = 0.01,
                                .deep = 0.5};
   // u0 (0.8) is above the base depth. Its child (0.64) and grandchild (0.51) are likely enough.
-  EXPECT_EQ(GrowDynaTree(kRoot, DraftCandidates(draft), shape).nodes(), 4);
+  EXPECT_EQ(GrowDynaTree(kPaperRoot, DraftCandidates(draft), shape).nodes(), 4);
 }
 
 TEST(DynaTreeTest, AsksOnlyForTheNodesThatItExpands) {
   CycleDraft draft;
   draft.set_expands_nodes(true);
   draft.Add({}, testing::MarginalsOf({{0.6, 0.3}}));
-  const DraftTree tree = GrowDynaTree(kRoot, DraftCandidates(draft), DynaTreeShape());
+  const DraftTree tree = GrowDynaTree(kPaperRoot, DraftCandidates(draft), DynaTreeShape());
   EXPECT_EQ(tree.nodes(), 1);  // The second token is not u0.
   EXPECT_THAT(draft.TakeMissing(), ElementsAre(TreePath{0}));
 }

@@ -13,8 +13,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr SequenceId kSequence = {7, 1};
-constexpr int kWidth = 2;
+constexpr SequenceId kStored = {7, 1};
+constexpr int kStoredWidth = 2;
 constexpr int64_t kLargeLimit = 1 << 20;
 constexpr absl::Duration kNoWait = absl::ZeroDuration();
 constexpr absl::Duration kLongTimeout = absl::Seconds(30);
@@ -44,34 +44,34 @@ std::vector<float> Floats(const Features& features) {
 
 TEST(FeatureStoreTest, ReadsTheRowsThatWereAppended) {
   FeatureStore store(DType::kF32, kLargeLimit);
-  store.Open(kSequence, kWidth);
-  AppendRows(store, kSequence, 0, 3);
-  AppendRows(store, kSequence, 3, 2);
-  EXPECT_EQ(*store.Rows(kSequence), 5);
+  store.Open(kStored, kStoredWidth);
+  AppendRows(store, kStored, 0, 3);
+  AppendRows(store, kStored, 3, 2);
+  EXPECT_EQ(*store.Rows(kStored), 5);
   EXPECT_EQ(store.bytes(), 5 * 8);
-  const auto read = store.Read({kSequence, 2, 2}, kNoWait);
+  const auto read = store.Read({kStored, 2, 2}, kNoWait);
   ASSERT_TRUE(read.ok()) << read.status();
-  EXPECT_EQ(read->width, kWidth);
+  EXPECT_EQ(read->width, kStoredWidth);
   EXPECT_EQ(read->rows(), 2);
   EXPECT_THAT(Floats(*read), ElementsAre(20, 21, 30, 31));
 }
 
 TEST(FeatureStoreTest, TheNextTokenIsReturnedOnlyWithTheLastRow) {
   FeatureStore store(DType::kF32, kLargeLimit);
-  store.Open(kSequence, kWidth);
-  AppendRows(store, kSequence, 0, 3);  // A prefill chooses no token.
-  EXPECT_EQ(store.Read({kSequence, 0, 3}, kNoWait)->next, kNoToken);
-  AppendRows(store, kSequence, 3, 2, /*next=*/42);
-  EXPECT_EQ(store.Read({kSequence, 0, 5}, kNoWait)->next, 42);
-  EXPECT_EQ(store.Read({kSequence, 4, 1}, kNoWait)->next, 42);
-  EXPECT_EQ(store.Read({kSequence, 0, 4}, kNoWait)->next, kNoToken);
+  store.Open(kStored, kStoredWidth);
+  AppendRows(store, kStored, 0, 3);  // A prefill chooses no token.
+  EXPECT_EQ(store.Read({kStored, 0, 3}, kNoWait)->next, kNoToken);
+  AppendRows(store, kStored, 3, 2, /*next=*/42);
+  EXPECT_EQ(store.Read({kStored, 0, 5}, kNoWait)->next, 42);
+  EXPECT_EQ(store.Read({kStored, 4, 1}, kNoWait)->next, 42);
+  EXPECT_EQ(store.Read({kStored, 0, 4}, kNoWait)->next, kNoToken);
 }
 
 TEST(FeatureStoreTest, Bf16RowsAreHalfAsLong) {
   FeatureStore store(DType::kBF16, kLargeLimit);
-  store.Open(kSequence, kWidth);
-  store.Append(kSequence, {"\x20\x41\x30\x41", 4});  // 10 and 11.
-  const auto read = store.Read({kSequence, 0, 1}, kNoWait);
+  store.Open(kStored, kStoredWidth);
+  store.Append(kStored, {"\x20\x41\x30\x41", 4});  // 10 and 11.
+  const auto read = store.Read({kStored, 0, 1}, kNoWait);
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->rows(), 1);
   EXPECT_EQ(read->bytes, "\x20\x41\x30\x41");
@@ -79,10 +79,10 @@ TEST(FeatureStoreTest, Bf16RowsAreHalfAsLong) {
 
 TEST(FeatureStoreTest, ReadWaitsForRows) {
   FeatureStore store(DType::kF32, kLargeLimit);
-  store.Open(kSequence, kWidth);
-  AppendRows(store, kSequence, 0, 1);
-  std::thread engine([&] { AppendRows(store, kSequence, 1, 1); });
-  const auto read = store.Read({kSequence, 0, 2}, kLongTimeout);
+  store.Open(kStored, kStoredWidth);
+  AppendRows(store, kStored, 0, 1);
+  std::thread engine([&] { AppendRows(store, kStored, 1, 1); });
+  const auto read = store.Read({kStored, 0, 2}, kLongTimeout);
   engine.join();
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->rows(), 2);
@@ -90,24 +90,24 @@ TEST(FeatureStoreTest, ReadWaitsForRows) {
 
 TEST(FeatureStoreTest, ReadTimesOut) {
   FeatureStore store(DType::kF32, kLargeLimit);
-  store.Open(kSequence, kWidth);
-  AppendRows(store, kSequence, 0, 1);
-  const auto read = store.Read({kSequence, 0, 2}, absl::Milliseconds(5));
+  store.Open(kStored, kStoredWidth);
+  AppendRows(store, kStored, 0, 1);
+  const auto read = store.Read({kStored, 0, 2}, absl::Milliseconds(5));
   EXPECT_EQ(read.status().code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(read.status().message(), HasSubstr("the store has 1 rows, but 2 were requested"));
 }
 
 TEST(FeatureStoreTest, ReadFailsWhenTheSequenceIsClosed) {
   FeatureStore store(DType::kF32, kLargeLimit);
-  store.Open(kSequence, kWidth);
-  std::thread engine([&] { store.Close(kSequence); });
-  EXPECT_TRUE(absl::IsNotFound(store.Read({kSequence, 0, 1}, kLongTimeout).status()));
+  store.Open(kStored, kStoredWidth);
+  std::thread engine([&] { store.Close(kStored); });
+  EXPECT_TRUE(absl::IsNotFound(store.Read({kStored, 0, 1}, kLongTimeout).status()));
   engine.join();
 }
 
 TEST(FeatureStoreTest, UnknownSequencesAreNotFound) {
   FeatureStore store(DType::kF32, kLargeLimit);
-  store.Open(kSequence, kWidth);
+  store.Open(kStored, kStoredWidth);
   const SequenceId other = {7, 2};
   EXPECT_TRUE(absl::IsNotFound(store.Read({other, 0, 1}, kNoWait).status()));
   EXPECT_TRUE(absl::IsNotFound(store.Rows(other).status()));
@@ -116,8 +116,8 @@ TEST(FeatureStoreTest, UnknownSequencesAreNotFound) {
     return nullptr;
   };
   EXPECT_TRUE(absl::IsNotFound(store.Copy(other, 0, 1, 8, never).status()));
-  EXPECT_EQ(store.Copy(kSequence, 0, 1, 8, never)->rows, 0);  // No rows yet.
-  AppendRows(store, other, 0, 1);                             // Ignored: `other` is not open.
+  EXPECT_EQ(store.Copy(kStored, 0, 1, 8, never)->rows, 0);  // No rows yet.
+  AppendRows(store, other, 0, 1);                           // Ignored: `other` is not open.
   store.Close(other);
   EXPECT_EQ(store.bytes(), 0);
 }
@@ -125,28 +125,28 @@ TEST(FeatureStoreTest, UnknownSequencesAreNotFound) {
 TEST(FeatureStoreTest, ASequenceThatExceedsTheMemoryLimitLosesItsHistory) {
   FeatureStore store(DType::kF32, /*max_bytes=*/5 * 8);
   const SequenceId other = {8, 1};
-  store.Open(kSequence, kWidth);
-  store.Open(other, kWidth);
-  AppendRows(store, kSequence, 0, 3);
+  store.Open(kStored, kStoredWidth);
+  store.Open(other, kStoredWidth);
+  AppendRows(store, kStored, 0, 3);
   AppendRows(store, other, 0, 2);
-  AppendRows(store, kSequence, 3, 1);
-  const auto read = store.Read({kSequence, 0, 1}, kNoWait);
+  AppendRows(store, kStored, 3, 1);
+  const auto read = store.Read({kStored, 0, 1}, kNoWait);
   EXPECT_TRUE(absl::IsOutOfRange(read.status())) << read.status();
   EXPECT_THAT(read.status().message(), HasSubstr("--feature_bytes"));
   EXPECT_EQ(store.bytes(), 2 * 8);
-  AppendRows(store, kSequence, 4, 1);  // Still dropped, because a history must not have gaps.
-  EXPECT_TRUE(absl::IsOutOfRange(store.Rows(kSequence).status()));
+  AppendRows(store, kStored, 4, 1);  // Still dropped, because a history must not have gaps.
+  EXPECT_TRUE(absl::IsOutOfRange(store.Rows(kStored).status()));
   EXPECT_TRUE(store.Read({other, 0, 2}, kNoWait).ok());
 }
 
 TEST(FeatureStoreTest, TheLongestHistoryIsDroppedAndShorterOnesGoOn) {
   FeatureStore store(DType::kF32, /*max_bytes=*/10 * 8);
   const SequenceId other = {9, 0};
-  store.Open(kSequence, 2);
+  store.Open(kStored, 2);
   store.Open(other, 2);
-  AppendRows(store, kSequence, 0, 8);
+  AppendRows(store, kStored, 0, 8);
   AppendRows(store, other, 0, 3);
-  EXPECT_TRUE(absl::IsOutOfRange(store.Rows(kSequence).status()));
+  EXPECT_TRUE(absl::IsOutOfRange(store.Rows(kStored).status()));
   ASSERT_TRUE(store.Rows(other).ok()) << store.Rows(other).status();
   EXPECT_EQ(*store.Rows(other), 3);
   EXPECT_EQ(store.bytes(), 3 * 8);
@@ -154,44 +154,44 @@ TEST(FeatureStoreTest, TheLongestHistoryIsDroppedAndShorterOnesGoOn) {
 
 TEST(FeatureStoreTest, CloseFreesTheMemory) {
   FeatureStore store(DType::kF32, kLargeLimit);
-  store.Open(kSequence, kWidth);
-  AppendRows(store, kSequence, 0, 4);
-  store.Close(kSequence);
+  store.Open(kStored, kStoredWidth);
+  AppendRows(store, kStored, 0, 4);
+  store.Close(kStored);
   EXPECT_EQ(store.bytes(), 0);
 }
 
 TEST(FeatureStoreTest, ReopeningUnderAHigherEpochFreesTheOldMemory) {
   FeatureStore store(DType::kF32, kLargeLimit);
-  store.Open(kSequence, kWidth);
-  AppendRows(store, kSequence, 0, 4);
-  store.Open({kSequence.session, kSequence.epoch + 1}, kWidth);
+  store.Open(kStored, kStoredWidth);
+  AppendRows(store, kStored, 0, 4);
+  store.Open({kStored.session, kStored.epoch + 1}, kStoredWidth);
   EXPECT_EQ(store.bytes(), 0);
-  EXPECT_TRUE(absl::IsNotFound(store.Rows(kSequence).status()));
+  EXPECT_TRUE(absl::IsNotFound(store.Rows(kStored).status()));
 }
 
 TEST(FeatureStoreTest, ASequenceOpenedBeforeAnyDrafterHasNoFeatures) {
   FeatureStore store(DType::kF32, kLargeLimit);
-  store.Open(kSequence, /*width=*/0);
-  AppendRows(store, kSequence, 0, 1);
-  const auto read = store.Read({kSequence, 0, 1}, kNoWait);
+  store.Open(kStored, /*width=*/0);
+  AppendRows(store, kStored, 0, 1);
+  const auto read = store.Read({kStored, 0, 1}, kNoWait);
   EXPECT_TRUE(absl::IsOutOfRange(read.status())) << read.status();
 }
 
 TEST(FeatureStoreTest, CopiesTheRowsThatFitIntoTheGivenMemory) {
   FeatureStore store(DType::kF32, kLargeLimit);
-  store.Open(kSequence, kWidth);
-  AppendRows(store, kSequence, 0, 5, /*next=*/42);
+  store.Open(kStored, kStoredWidth);
+  AppendRows(store, kStored, 0, 5, /*next=*/42);
   const auto copy = [&](Position first, size_t max_bytes, Position end = 100) {
     std::vector<float> values;
     const auto copied =
-        store.Copy(kSequence, first, end, max_bytes, [&](DType type, int rows, int width) {
+        store.Copy(kStored, first, end, max_bytes, [&](DType type, int rows, int width) {
           EXPECT_EQ(type, DType::kF32);
-          EXPECT_EQ(width, kWidth);
+          EXPECT_EQ(width, kStoredWidth);
           values.resize(size_t(rows) * width);
           return reinterpret_cast<char*>(values.data());
         });
     EXPECT_TRUE(copied.ok()) << copied.status();
-    EXPECT_EQ(copied->rows * kWidth, static_cast<int>(values.size()));
+    EXPECT_EQ(copied->rows * kStoredWidth, static_cast<int>(values.size()));
     // The token that the verify chose is returned only with the last row.
     EXPECT_EQ(copied->next, first + copied->rows == 5 ? 42 : kNoToken);
     return values;
@@ -207,16 +207,16 @@ TEST(FeatureStoreTest, ListenersAreCalledForEveryChangeUntilDestroyed) {
   FeatureStore store(DType::kF32, kLargeLimit);
   int first_calls = 0, second_calls = 0;
   const auto first = store.Listen([&] { ++first_calls; });
-  store.Open(kSequence, kWidth);
+  store.Open(kStored, kStoredWidth);
   EXPECT_EQ(first_calls, 1);
-  auto second = store.Listen([&] { second_calls += *store.Rows(kSequence); });
-  AppendRows(store, kSequence, 0, 3);
+  auto second = store.Listen([&] { second_calls += *store.Rows(kStored); });
+  AppendRows(store, kStored, 0, 3);
   EXPECT_EQ(first_calls, 2);
   EXPECT_EQ(second_calls, 3);  // A listener may read the store.
   AppendRows(store, {9, 9}, 0, 1);
   EXPECT_EQ(first_calls, 2) << "nothing changed";
   second.reset();
-  store.Close(kSequence);
+  store.Close(kStored);
   EXPECT_EQ(first_calls, 3);
   EXPECT_EQ(second_calls, 3);
 }
@@ -225,10 +225,10 @@ TEST(FeatureStoreTest, ListenersAreCalledForEveryChangeUntilDestroyed) {
 
 TEST(FeatureStoreTest, ARangeMayCoverSeveralBlocks) {
   FeatureStore store(DType::kF32, kLargeLimit);
-  store.Open(kSequence, kWidth);
-  AppendRows(store, kSequence, 0, 10);
-  AppendRows(store, kSequence, 10, 40);
-  const auto read = store.Read({kSequence, 13, 30}, kNoWait);
+  store.Open(kStored, kStoredWidth);
+  AppendRows(store, kStored, 0, 10);
+  AppendRows(store, kStored, 10, 40);
+  const auto read = store.Read({kStored, 13, 30}, kNoWait);
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(Floats(*read), Rows(13, 30));
 }
@@ -237,13 +237,13 @@ TEST(FeatureStoreTest, KeptBlocksBeginOtherSequencesAndCountOnce) {
   constexpr int kBlock = FeatureStore::kBlockRows;
   constexpr SequenceId kOther = {8, 1};
   FeatureStore store(DType::kF32, kLargeLimit);
-  store.Open(kSequence, kWidth);
-  AppendRows(store, kSequence, 0, 2 * kBlock + 3);
-  store.Keep(kSequence, 0, /*page=*/70);
-  store.Keep(kSequence, 1, /*page=*/30);
-  store.Close(kSequence);
+  store.Open(kStored, kStoredWidth);
+  AppendRows(store, kStored, 0, 2 * kBlock + 3);
+  store.Keep(kStored, 0, /*page=*/70);
+  store.Keep(kStored, 1, /*page=*/30);
+  store.Close(kStored);
   EXPECT_EQ(store.bytes(), 2 * kBlock * 8) << "rows outside the kept blocks are dropped";
-  store.Open(kOther, kWidth);
+  store.Open(kOther, kStoredWidth);
   store.Share(kOther, {70, 30});
   EXPECT_EQ(*store.Rows(kOther), 2 * kBlock);
   EXPECT_EQ(store.bytes(), 2 * kBlock * 8);
@@ -262,18 +262,18 @@ TEST(FeatureStoreTest, KeptBlocksBeginOtherSequencesAndCountOnce) {
 TEST(FeatureStoreTest, APageKeepsItsLastBlock) {
   constexpr int kBlock = FeatureStore::kBlockRows;
   FeatureStore store(DType::kF32, kLargeLimit);
-  store.Open(kSequence, kWidth);
-  AppendRows(store, kSequence, 0, 2 * kBlock);
-  store.Keep(kSequence, 0, /*page=*/7);
-  store.Keep(kSequence, 1, /*page=*/7);
-  store.Close(kSequence);
+  store.Open(kStored, kStoredWidth);
+  AppendRows(store, kStored, 0, 2 * kBlock);
+  store.Keep(kStored, 0, /*page=*/7);
+  store.Keep(kStored, 1, /*page=*/7);
+  store.Close(kStored);
   EXPECT_EQ(store.bytes(), kBlock * 8);
 }
 
 TEST(FeatureStoreTest, FitsSaysWhetherAnAppendKeepsTheHistory) {
   FeatureStore store(DType::kF32, /*max_bytes=*/3 * 8);
-  store.Open(kSequence, kWidth);
-  AppendRows(store, kSequence, 0, 1);
+  store.Open(kStored, kStoredWidth);
+  AppendRows(store, kStored, 0, 1);
   EXPECT_TRUE(store.Fits(2 * 8));
   EXPECT_FALSE(store.Fits(3 * 8));
 }
@@ -286,7 +286,7 @@ class RingStoreTest : public ::testing::Test {
     ASSERT_TRUE(ring.ok()) << ring.status();
     ring_ = *std::move(ring);
     store_ = std::make_unique<FeatureStore>(DType::kF32, kLargeLimit, ring_);
-    store_->Open(kSequence, kRingWidth);
+    store_->Open(kStored, kRingWidth);
   }
   void Append(int count, TokenId next, bool in_ring = true) {
     std::optional<uint64_t> position;
@@ -294,11 +294,11 @@ class RingStoreTest : public ::testing::Test {
       position = ring_->Reserve(count * kRowBytes);
       ring_->Keep(count * kRowBytes);
     }
-    store_->Append(kSequence, std::string(count * kRowBytes, 'x'), next, position);
+    store_->Append(kStored, std::string(count * kRowBytes, 'x'), next, position);
   }
   // Returns {rows, position / kRowBytes, next}.
   std::vector<int64_t> Locate(Position first, Position end = 100) {
-    const auto located = store_->Locate(kSequence, first, end);
+    const auto located = store_->Locate(kStored, first, end);
     EXPECT_TRUE(located.ok()) << located.status();
     if (located->rows == 0) return {};
     EXPECT_EQ(located->width, kRingWidth);
@@ -327,7 +327,7 @@ TEST_F(RingStoreTest, LocatesTheRowsOfEachAppendUntilTheyAreOverwritten) {
   EXPECT_THAT(Locate(4), ElementsAre(1, 4, kNoToken));
   EXPECT_THAT(Locate(5), ElementsAre(4, 8, 13));
   // The store keeps the bytes of all rows.
-  EXPECT_EQ(store_->Read({kSequence, 0, 9}, kNoWait)->rows(), 9);
+  EXPECT_EQ(store_->Read({kStored, 0, 9}, kNoWait)->rows(), 9);
 }
 
 TEST_F(RingStoreTest, DoesNotLocateRowsOutsideTheRing) {

@@ -1,12 +1,10 @@
-#include <limits>
 
 #include "common/base/random.h"
+#include "tests/kernels/cuda/choose/special_values.h"
 #include "tests/kernels/cuda/device_test_support.h"
 
 namespace bastion::kernels::cuda {
 namespace {
-
-constexpr float kMasked = -std::numeric_limits<float>::infinity();
 
 class EditsTest : public DeviceTest {};
 

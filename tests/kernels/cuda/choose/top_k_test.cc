@@ -1,12 +1,10 @@
 #include <limits>
 
 #include "tests/kernels/cuda/choose/choose_test_support.h"
+#include "tests/kernels/cuda/choose/special_values.h"
 
 namespace bastion::kernels::cuda {
 namespace {
-
-constexpr float kMasked = -std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 class DeviceTopKTest : public DeviceTest {
  protected:

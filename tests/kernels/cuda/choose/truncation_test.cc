@@ -3,14 +3,11 @@
 // builds with libtorch have these tests.
 #include "kernels/cuda/choose/truncation.h"
 
-#include <limits>
-
 #include "tests/kernels/cuda/choose/choose_test_support.h"
+#include "tests/kernels/cuda/choose/special_values.h"
 
 namespace bastion::kernels::cuda {
 namespace {
-
-constexpr float kMasked = -std::numeric_limits<float>::infinity();
 
 class TruncationTest : public DeviceTest {
  protected:
