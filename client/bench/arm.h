@@ -17,7 +17,7 @@
 #include "client/bench/measurement.h"
 #include "common/base/clock.h"
 #include "common/stages/stages.h"
-#include "orchestrator/cost/calibration_table.h"
+#include "orchestrator/cost/latency_profile.h"
 #include "orchestrator/policy/acceptance_file.h"
 #include "orchestrator/prior/transition_gains.h"
 
@@ -51,11 +51,11 @@ struct ArmStages {
   AcceptanceFiles* acceptance = nullptr;  // Null: every arm starts without calibration.
 };
 
-// Makes an in-process arm. Its policy predicts costs from the verify times in `calibration`. A
+// Makes an in-process arm. Its policy predicts costs from the verify times in `profile`. A
 // token of `stop_tokens` ends an answer. INVALID_ARGUMENT for an unknown policy. REQUIRES: `stages`
 // outlive the arm.
 [[nodiscard]] absl::StatusOr<std::unique_ptr<Arm>> MakeLocalArm(
-    const std::string& policy, const ArmStages& stages, const CalibrationTable& calibration,
+    const std::string& policy, const ArmStages& stages, const LatencyProfile& profile,
     const std::vector<TokenId>& stop_tokens);
 
 // Makes an arm that calls the orchestrator at `endpoint`, with one call per live request.

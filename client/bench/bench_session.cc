@@ -5,12 +5,12 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/hub/model_config.h"
-#include "orchestrator/cost/calibration.h"
+#include "orchestrator/profile/verify_profile.h"
 
 namespace bastion {
 namespace {
 
-// Sequences beside the live ones: those of the calibration.
+// Sequences beside the live ones: those of the profile.
 constexpr int kFurtherSequences = 4;
 
 }  // namespace
@@ -22,13 +22,13 @@ absl::Status BenchSession::OpenLocal(const SessionOptions& options) {
   ASSIGN_OR_RETURN(const hub::ModelConfig config, hub::ReadModelConfig(local.target_folder));
   ASSIGN_OR_RETURN(const TargetInfo target, stages_->verifier().Info());
   ASSIGN_OR_RETURN(
-      const CalibrationTable calibration,
-      CalibrateWithBar(stages_->verifier(), "calibrating the verifier",
-                       {.session = uint64_t{1} << 63, .file = options.files.calibration_table}));
-  ASSIGN_OR_RETURN(latency_model_, DescribeLatencyModel({target, calibration}));
+      const LatencyProfile profile,
+      MeasureProfileWithBar(stages_->verifier(), "profiling the verifier",
+                            {.session = uint64_t{1} << 63, .file = options.files.latency_profile}));
+  ASSIGN_OR_RETURN(latency_model_, DescribeLatencyModel({target, profile}));
   ArmStages arm = {&stages_->verifier(), &stages_->drafter(), stages_->table()};
   if (!options.files.record.empty()) {
-    ASSIGN_OR_RETURN(recorder_, TraceRecorder::Create(options.files.record, {target, calibration}));
+    ASSIGN_OR_RETURN(recorder_, TraceRecorder::Create(options.files.record, {target, profile}));
     arm.recorder = recorder_.get();
   }
   if (const std::string& path = options.files.acceptance_calibration; !path.empty()) {
@@ -37,8 +37,8 @@ absl::Status BenchSession::OpenLocal(const SessionOptions& options) {
     acceptance_.emplace(std::move(before), std::move(after));
     arm.acceptance = &*acceptance_;
   }
-  arms_ = [arm, calibration, stops = config.special.eos](const std::string& policy) {
-    return MakeLocalArm(policy, arm, calibration, stops);
+  arms_ = [arm, profile, stops = config.special.eos](const std::string& policy) {
+    return MakeLocalArm(policy, arm, profile, stops);
   };
   device_ = target.device;
   mode_ = "in process";

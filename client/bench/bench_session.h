@@ -19,7 +19,7 @@ namespace bastion {
 struct LocalFiles {
   std::string record;                  // Gets a line per cycle.
   std::string acceptance_calibration;  // Read before, written after.
-  std::string calibration_table;       // Read if it exists, else written.
+  std::string latency_profile;         // Read if it exists, else written.
 };
 
 struct SessionOptions {
@@ -31,7 +31,7 @@ struct SessionOptions {
 
 class BenchSession {
  public:
-  // Loads the models and calibrates the verifier, or connects to the services.
+  // Loads the models and profiles the verifier, or connects to the services.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<BenchSession>> Open(
       const SessionOptions& options);
 

@@ -13,7 +13,7 @@ using nlohmann::json;
 constexpr int kVersion = 1;
 
 json HeaderJson(const TraceHeader& header) {
-  json object = CalibrationJson(header);
+  json object = ProfileJson(header);
   object["trace"] = kVersion;
   return object;
 }
@@ -93,7 +93,7 @@ absl::Status ParseLine(const std::string& line, bool first, Trace* trace) {
         return absl::InvalidArgumentError(
             absl::StrCat("the trace has another version than ", kVersion, "; record again"));
       }
-      trace->header = ParseCalibration(object);
+      trace->header = ParseProfile(object);
       return absl::OkStatus();
     }
     trace->cycles.push_back(ParseCycle(object));

@@ -1,7 +1,7 @@
 // CycleTrace: what the cost model saw of one cycle, and what it predicted. A file of traces has a
 // header and one JSON line per cycle without prompts:
 //
-//   {"trace": 1, …}, with the fields of a calibration (orchestrator/cost/calibration_file.h)
+//   {"trace": 1, …}, with the fields of a profile (orchestrator/profile/profile_file.h)
 //   {"model", "policy", "level", "sequences", "rows", "experts", "context", "drafts",
 //    "first_draft", "committed", "stages": {"draft", "tree", "verify_queue", "verify", "commit",
 //    "audit", "transfer"}, "predicted": {"verify", "draft", "cycle",
@@ -19,7 +19,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/bench/measurement.h"
-#include "orchestrator/cost/calibration_file.h"
+#include "orchestrator/profile/profile_file.h"
 
 namespace bastion {
 
@@ -50,7 +50,7 @@ struct CycleTrace {
 };
 
 // What the cost model was fitted to.
-using TraceHeader = CalibratedTarget;
+using TraceHeader = ProfiledTarget;
 
 struct Trace {
   TraceHeader header;

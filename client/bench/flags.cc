@@ -106,7 +106,7 @@ ABSL_FLAG(int, attention_sinks, 0,
 ABSL_FLAG(int, attention_window, 0,
           "Last tokens that the target attends to besides the sinks (StreamingLLM). CPU only. 0: "
           "all. Without --endpoint only.");
-ABSL_FLAG(std::string, calibration_table, "",
+ABSL_FLAG(std::string, latency_profile, "",
           "File of measured verify times. If it exists, nothing is measured at the start, else it "
           "is written. It belongs to one target and one device. Without --endpoint only. Empty: "
           "measure at every start.");
@@ -308,7 +308,7 @@ absl::Status CheckRequired(BenchMode mode, const std::string& example) {
   const char* local_only = nullptr;
   if (!absl::GetFlag(FLAGS_record).empty()) local_only = "--record";
   if (!absl::GetFlag(FLAGS_acceptance_calibration).empty()) local_only = "--acceptance_calibration";
-  if (!absl::GetFlag(FLAGS_calibration_table).empty()) local_only = "--calibration_table";
+  if (!absl::GetFlag(FLAGS_latency_profile).empty()) local_only = "--latency_profile";
   if (absl::GetFlag(FLAGS_attention_window) != 0) local_only = "--attention_window";
   if (absl::GetFlag(FLAGS_reliability)) local_only = "--reliability";
   if (absl::GetFlag(FLAGS_cold)) local_only = "--cold";
@@ -328,7 +328,7 @@ absl::StatusOr<BenchFlags> ReadFlags(const std::string& example) {
   flags.session.local = ReadLocalOptions();
   flags.session.endpoint = absl::GetFlag(FLAGS_endpoint);
   flags.session.files = {absl::GetFlag(FLAGS_record), absl::GetFlag(FLAGS_acceptance_calibration),
-                         absl::GetFlag(FLAGS_calibration_table)};
+                         absl::GetFlag(FLAGS_latency_profile)};
   flags.prompts = {absl::GetFlag(FLAGS_prompts), absl::GetFlag(FLAGS_template_args)};
   flags.report = ReportFlag();
   flags.texts_may_differ = absl::GetFlag(FLAGS_texts_may_differ);

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "orchestrator/cost/calibration_table.h"
+#include "orchestrator/cost/latency_profile.h"
 
 namespace bastion {
 namespace {

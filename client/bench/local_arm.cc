@@ -248,11 +248,11 @@ absl::StatusOr<LoadRun> LocalArm::Run(const LoadPlan& plan, const BenchSettings&
 
 absl::StatusOr<std::unique_ptr<Arm>> MakeLocalArm(const std::string& policy,
                                                   const ArmStages& stages,
-                                                  const CalibrationTable& calibration,
+                                                  const LatencyProfile& profile,
                                                   const std::vector<TokenId>& stop_tokens) {
   ASSIGN_OR_RETURN(Policy parsed, Policy::Parse(policy));
   ASSIGN_OR_RETURN(const TargetInfo target, stages.verifier->Info());
-  ASSIGN_OR_RETURN(CostModel costs, CostModel::Fit(target, calibration));
+  ASSIGN_OR_RETURN(CostModel costs, CostModel::Fit(target, profile));
   return std::make_unique<LocalArm>(
       std::move(parsed), stages, std::move(costs), target,
       absl::flat_hash_set<TokenId>(stop_tokens.begin(), stop_tokens.end()));

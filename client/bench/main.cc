@@ -241,7 +241,7 @@ int main(int argc, char** argv) {
           {"Device (without --endpoint)",
            {"device KIND", "backend NAME", "threads N", "gpu INDEX", "gemm_table FILE",
             "kv_tokens N", "feature_bytes N", "attention_sinks N", "attention_window N",
-            "calibration_table FILE"}},
+            "latency_profile FILE"}},
           {"Report", {"report DIR", "reliability", "acceptance_calibration FILE", "record FILE"}},
           {"Other measurements",
            {"replay FILE", "roofline", "contexts LIST", "rows LIST", "rounding"}}}};

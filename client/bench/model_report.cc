@@ -32,13 +32,13 @@ const char* CutBy(const std::string& reason) {
 
 }  // namespace
 
-absl::StatusOr<LatencyModel> DescribeLatencyModel(const CalibratedTarget& calibrated) {
-  LatencyModel model = {calibrated, {}, {}};
-  const TargetInfo& target = calibrated.target;
+absl::StatusOr<LatencyModel> DescribeLatencyModel(const ProfiledTarget& profiled) {
+  LatencyModel model = {profiled, {}, {}};
+  const TargetInfo& target = profiled.target;
   ASSIGN_OR_RETURN(const Roofline roofline,
-                   Roofline::Make(target.dims, calibrated.calibration.PeaksFor(target)));
-  ASSIGN_OR_RETURN(model.fit, FitPaperModels(roofline, calibrated.calibration));
-  for (const CalibrationPoint& point : calibrated.calibration.points) {
+                   Roofline::Make(target.dims, profiled.profile.PeaksFor(target)));
+  ASSIGN_OR_RETURN(model.fit, FitPaperModels(roofline, profiled.profile));
+  for (const ProfilePoint& point : profiled.profile.points) {
     model.roofline_seconds.push_back(roofline.Seconds(point.rows, point.context));
   }
   return model;
@@ -46,7 +46,7 @@ absl::StatusOr<LatencyModel> DescribeLatencyModel(const CalibratedTarget& calibr
 
 json LatencyModelJson(const LatencyModel& model) {
   const PaperFit& fit = model.fit;
-  return {{"calibration", CalibrationJson(model.calibrated)},
+  return {{"calibration", ProfileJson(model.profiled)},
           {"roofline_seconds", model.roofline_seconds},
           {"static",
            {{"slope", fit.line.slope},
@@ -63,7 +63,7 @@ json LatencyModelJson(const LatencyModel& model) {
 std::string LatencyModelTable(const LatencyModel& model) {
   int measured = 0;
   std::set<int> contexts;
-  for (const CalibrationPoint& point : model.calibrated.calibration.points) {
+  for (const ProfilePoint& point : model.profiled.profile.points) {
     measured += point.interpolated ? 0 : 1;
     contexts.insert(point.context);
   }
@@ -76,7 +76,7 @@ std::string LatencyModelTable(const LatencyModel& model) {
       "| best multiple, %.3f·R | %.3f |\n"
       "| Static, %.3f·R %c %.3f ms | %.3f |\n\n"
       "Static removes %.0f %% of the error of the bare roofline (the paper: %.0f to %.0f %%).\n",
-      measured, model.calibrated.calibration.max_rows(), absl::StrJoin(contexts, ", "),
+      measured, model.profiled.profile.max_rows(), absl::StrJoin(contexts, ", "),
       1e3 * fit.roofline_rmse, fit.scale, 1e3 * fit.scaled_rmse, fit.line.slope,
       fit.line.intercept < 0 ? '-' : '+', 1e3 * std::abs(fit.line.intercept), 1e3 * fit.static_rmse,
       100 * fit.cut(), 100 * PaperFit::kPaperCutLow, 100 * PaperFit::kPaperCutHigh);

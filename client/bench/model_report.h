@@ -11,21 +11,21 @@
 #include "absl/status/statusor.h"
 #include "client/bench/load_figures.h"
 #include "client/bench/measurement.h"
-#include "orchestrator/cost/calibration_file.h"
 #include "orchestrator/cost/paper_fit.h"
+#include "orchestrator/profile/profile_file.h"
 
 namespace bastion {
 
 // ---- the latency model ----
 
 struct LatencyModel {
-  CalibratedTarget calibrated;
-  std::vector<double> roofline_seconds;  // R(s, c) at each point of the calibration.
+  ProfiledTarget profiled;
+  std::vector<double> roofline_seconds;  // R(s, c) at each point of the profile.
   PaperFit fit;
 };
 
-// INVALID_ARGUMENT if the paper's models cannot be fitted to the calibration.
-[[nodiscard]] absl::StatusOr<LatencyModel> DescribeLatencyModel(const CalibratedTarget& calibrated);
+// INVALID_ARGUMENT if the paper's models cannot be fitted to the profile.
+[[nodiscard]] absl::StatusOr<LatencyModel> DescribeLatencyModel(const ProfiledTarget& profiled);
 
 // The field `latency_model` of results.json.
 [[nodiscard]] nlohmann::json LatencyModelJson(const LatencyModel& model);

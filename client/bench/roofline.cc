@@ -8,7 +8,7 @@
 #include "client/bench/report.h"
 #include "common/base/status.h"
 #include "kernels/backend/probe.h"
-#include "orchestrator/cost/calibration.h"
+#include "orchestrator/profile/verify_profile.h"
 
 namespace bastion {
 namespace {
@@ -58,16 +58,16 @@ ForwardTime BoundOf(const MachineLimits& limits, const nn::ForwardCost& cost, in
 
 absl::Status MeasureVerifies(LocalStages& stages, const RooflineOptions& roofline,
                              RooflineReport& report) {
-  CalibrationOptions options;
+  ProfileOptions options;
   options.row_counts = options.shared_row_counts = roofline.rows;
   options.further_row_counts.clear();
   options.contexts = roofline.contexts;
   options.session = kSession;
   options.time_limit = absl::Minutes(2);
-  ASSIGN_OR_RETURN(const CalibrationTable table,
-                   CalibrateWithBar(stages.verifier(), "timing the target", options));
+  ASSIGN_OR_RETURN(const LatencyProfile table,
+                   MeasureProfileWithBar(stages.verifier(), "timing the target", options));
   const nn::ForwardCost cost = stages.verifier_engine().cost();
-  for (const CalibrationPoint& point : table.points) {
+  for (const ProfilePoint& point : table.points) {
     ForwardTime forward = BoundOf(report.limits, cost, point.rows, point.context);
     forward.name = point.rows == 1 ? "decode" : "verify";
     forward.seconds = point.seconds;

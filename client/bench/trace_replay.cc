@@ -210,7 +210,7 @@ absl::StatusOr<Score> ScoreOf(const Trace& trace, const std::map<int, std::vecto
 }
 
 MakePredictor Alone(const std::string& name, const Roofline& roofline,
-                    const CalibrationTable& table) {
+                    const LatencyProfile& table) {
   return [=, &table]() -> absl::StatusOr<std::unique_ptr<Predictor>> {
     ASSIGN_OR_RETURN(auto estimator, MakeEstimator(name, roofline, table));
     return std::make_unique<AlonePredictor>(std::move(estimator));
@@ -219,7 +219,7 @@ MakePredictor Alone(const std::string& name, const Roofline& roofline,
 
 MakePredictor BatchModel(const TraceHeader& header) {
   return [&header]() -> absl::StatusOr<std::unique_ptr<Predictor>> {
-    ASSIGN_OR_RETURN(CostModel model, CostModel::Fit(header.target, header.calibration));
+    ASSIGN_OR_RETURN(CostModel model, CostModel::Fit(header.target, header.profile));
     return std::make_unique<BatchPredictor>(std::move(model));
   };
 }
@@ -241,7 +241,7 @@ absl::StatusOr<ReplayReport> ReplayTrace(const Trace& trace) {
                    Roofline::Make(header.target.dims, header.target.peaks));
   std::vector<std::pair<std::string, MakePredictor>> makers;
   for (const char* name : {"roofline", "static", "ema", "ema+calib", "staircase"}) {
-    makers.emplace_back(name, Alone(name, roofline, header.calibration));
+    makers.emplace_back(name, Alone(name, roofline, header.profile));
   }
   makers.emplace_back("batch", BatchModel(header));
   makers.emplace_back("mean of size", [&]() -> absl::StatusOr<std::unique_ptr<Predictor>> {

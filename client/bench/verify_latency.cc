@@ -5,10 +5,10 @@
 
 #include "absl/strings/str_format.h"
 #include "common/base/status.h"
-#include "orchestrator/cost/calibration.h"
 #include "orchestrator/cost/paper_fit.h"
 #include "orchestrator/cost/roofline.h"
 #include "orchestrator/cost/static_fit.h"
+#include "orchestrator/profile/verify_profile.h"
 
 namespace bastion {
 namespace {
@@ -28,23 +28,23 @@ struct Squares {
   }
   [[nodiscard]] std::string Row(const std::string& label) const {
     const double bare = 1e3 * std::sqrt(roofline / points);
-    const double calibrated = 1e3 * std::sqrt(fitted / points);
-    return absl::StrFormat("| %s | %d | %.3f | %.3f | %.0f %% |\n", label, points, bare, calibrated,
-                           bare > 0 ? 100 * (1 - calibrated / bare) : 0);
+    const double profiled = 1e3 * std::sqrt(fitted / points);
+    return absl::StrFormat("| %s | %d | %.3f | %.3f | %.0f %% |\n", label, points, bare, profiled,
+                           bare > 0 ? 100 * (1 - profiled / bare) : 0);
   }
 };
 
 }  // namespace
 
 absl::StatusOr<VerifyLatency> MeasureVerifyLatency(Verifier& verifier, const SuiteLatency& grid) {
-  CalibrationOptions options;
+  ProfileOptions options;
   options.row_counts = options.shared_row_counts = grid.rows;
   options.further_row_counts.clear();
   options.contexts = grid.contexts;
   options.session = kSession;
   options.time_limit = absl::Minutes(2);
-  ASSIGN_OR_RETURN(const CalibrationTable table,
-                   CalibrateWithBar(verifier, "timing the target", options));
+  ASSIGN_OR_RETURN(const LatencyProfile table,
+                   MeasureProfileWithBar(verifier, "timing the target", options));
   ASSIGN_OR_RETURN(const TargetInfo target, verifier.Info());
   ASSIGN_OR_RETURN(const Roofline roofline, Roofline::Make(target.dims, target.peaks));
   ASSIGN_OR_RETURN(const PaperFit fit, FitPaperModels(roofline, table));
@@ -54,7 +54,7 @@ absl::StatusOr<VerifyLatency> MeasureVerifyLatency(Verifier& verifier, const Sui
   latency.intercept = fit.line.intercept;
   latency.roofline_rmse = fit.roofline_rmse;
   latency.static_rmse = fit.static_rmse;
-  for (const CalibrationPoint& point : table.points) {
+  for (const ProfilePoint& point : table.points) {
     if (point.interpolated) continue;
     latency.points.push_back({point.rows, point.context, point.seconds,
                               roofline.Seconds(point.rows, point.context),

@@ -29,8 +29,8 @@ struct VerifyLatency {
   double roofline_rmse = 0, static_rmse = 0;
 };
 
-// Measures every pair of `grid` that fits the verifier. Returns the errors of CalibrateWithBar and
-// FitPaperModels.
+// Measures every pair of `grid` that fits the verifier. Returns the errors of MeasureProfileWithBar
+// and FitPaperModels.
 [[nodiscard]] absl::StatusOr<VerifyLatency> MeasureVerifyLatency(Verifier& verifier,
                                                                  const SuiteLatency& grid);
 

@@ -18,8 +18,8 @@
 #include "common/base/progress.h"
 #include "common/base/status.h"
 #include "common/hub/model_config.h"
-#include "orchestrator/cost/calibration.h"
 #include "orchestrator/policy/policy.h"
+#include "orchestrator/profile/verify_profile.h"
 
 ABSL_FLAG(std::string, target, "",
           "Folder or GGUF file of the target model. With --endpoint, only its tokenizer and config "
@@ -83,7 +83,7 @@ constexpr char kExample[] =
 
 // First session ids. They are far apart, so that no two parts of the check use the same session.
 // The arms use ids from 1.
-constexpr uint64_t kCalibrationSession = uint64_t{1} << 61;
+constexpr uint64_t kProfileSession = uint64_t{1} << 61;
 constexpr uint64_t kLogProbSession = uint64_t{1} << 62;
 constexpr uint64_t kWalkSession = uint64_t{1} << 63;
 constexpr int kWalkBatchSize = 32;
@@ -161,14 +161,14 @@ absl::StatusOr<std::vector<BenchPrompt>> Prompts() {
   return prompts;
 }
 
-absl::StatusOr<CalibrationTable> QuickCalibration(Verifier& verifier) {
-  CalibrationOptions options;
+absl::StatusOr<LatencyProfile> QuickProfile(Verifier& verifier) {
+  ProfileOptions options;
   options.row_counts = {1, 2, 4, 8, 16, 32, 64};
   options.further_row_counts.clear();
   options.contexts = {64};
   options.repetitions = 2;
-  options.session = kCalibrationSession;
-  return Calibrate(verifier, Clock::Real(), options);
+  options.session = kProfileSession;
+  return MeasureProfile(verifier, Clock::Real(), options);
 }
 
 absl::StatusOr<Subject> LocalSubject(const std::vector<std::string>& policies, int max_batch_size) {
@@ -186,12 +186,12 @@ absl::StatusOr<Subject> LocalSubject(const std::vector<std::string>& policies, i
   ASSIGN_OR_RETURN(subject.stages, LocalStages::Create(options));
   Verifier& verifier = subject.stages->verifier();
   ASSIGN_OR_RETURN(const TargetInfo info, verifier.Info());
-  ASSIGN_OR_RETURN(const CalibrationTable calibration, QuickCalibration(verifier));
+  ASSIGN_OR_RETURN(const LatencyProfile profile, QuickProfile(verifier));
   for (const std::string& policy : policies) {
     ASSIGN_OR_RETURN(
         subject.arms.emplace_back(),
         MakeLocalArm(policy, {&verifier, &subject.stages->drafter(), subject.stages->table()},
-                     calibration, config.special.eos));
+                     profile, config.special.eos));
   }
   subject.log_probs = MakeLocalLogProbs(&verifier, kLogProbSession);
   subject.device = info.device;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "common/base/check.h"
 #include "common/base/endpoint.h"
 #include "common/base/status.h"
 
@@ -104,6 +106,10 @@ bool IsRequired(const ProgramInfo& info, absl::string_view name) {
                      [&](const char* required) { return name == required; });
 }
 
+// Old names of flags, and their names today.
+constexpr std::pair<absl::string_view, absl::string_view> kRenamedFlags[] = {
+    {"calibration_limit", "profile_limit"}, {"calibration_table", "latency_profile"}};
+
 }  // namespace
 
 void UnderscoreFlagNames(int argc, char** argv) {
@@ -112,6 +118,26 @@ void UnderscoreFlagNames(int argc, char** argv) {
     if (std::strncmp(argv[i], "--", 2) != 0) continue;
     for (char* c = argv[i] + 2; *c != '\0' && *c != '='; ++c) {
       if (*c == '-') *c = '_';
+    }
+  }
+}
+
+void RenameOldFlags(int argc, char** argv) {
+  static auto& renamed = *new std::deque<std::string>;
+  for (int i = 1; i < argc; ++i) {
+    const absl::string_view argument = argv[i];
+    if (argument == "--") return;
+    if (!absl::StartsWith(argument, "--")) continue;
+    const size_t end = argument.find('=');
+    for (const auto& [old_name, name] : kRenamedFlags) {
+      if (argument.substr(2, end - 2) != old_name || absl::FindCommandLineFlag(name) == nullptr) {
+        continue;
+      }
+      LOG(WARNING) << "--" << old_name << " is now --" << name
+                   << "; the old name goes with the next release";
+      renamed.push_back(absl::StrCat("--", name, argument.substr(std::min(end, argument.size()))));
+      argv[i] = renamed.back().data();
+      break;
     }
   }
 }

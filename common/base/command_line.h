@@ -33,6 +33,10 @@ struct ProgramInfo {
 // arguments that are not flags, or arguments after a lone "--".
 void UnderscoreFlagNames(int argc, char** argv);
 
+// Replaces the old names of renamed flags in `argv` with the new ones, and warns. An old name works
+// for one release. The new strings live until the program ends. Call it after UnderscoreFlagNames.
+void RenameOldFlags(int argc, char** argv);
+
 // INVALID_ARGUMENT for a flag that does not exist. The message suggests the most similar name.
 [[nodiscard]] absl::Status CheckFlagNames(int argc, char** argv);
 

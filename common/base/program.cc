@@ -21,6 +21,7 @@ namespace {
 absl::Status ParseAndRun(int argc, char** argv, const std::string& program, const ProgramInfo& info,
                          absl::FunctionRef<absl::Status(const std::vector<char*>&)> run) {
   UnderscoreFlagNames(argc, argv);
+  RenameOldFlags(argc, argv);
   RETURN_IF_ERROR(CheckFlagNames(argc, argv));
   const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
   RETURN_IF_ERROR(CheckRequiredFlags(program, info));

@@ -19,7 +19,7 @@ bool IsPlain(const VerifySize& size, bool drafted) {
 
 }  // namespace
 
-absl::StatusOr<CostModel> CostModel::Fit(const TargetInfo& target, const CalibrationTable& table,
+absl::StatusOr<CostModel> CostModel::Fit(const TargetInfo& target, const LatencyProfile& table,
                                          const CostModelOptions& options) {
   ASSIGN_OR_RETURN(const Roofline roofline, Roofline::Make(target.dims, table.PeaksFor(target)));
   ASSIGN_OR_RETURN(PaperEstimators paper, PaperEstimators::Make(roofline, table));
@@ -35,7 +35,7 @@ absl::StatusOr<CostModel> CostModel::Fit(const TargetInfo& target, const Calibra
 }
 
 CostModel::CostModel(PaperEstimators paper, VerifyCost verify, std::shared_ptr<ExpertCost> experts,
-                     const CalibrationTable& table)
+                     const LatencyProfile& table)
     : paper_(std::move(paper)),
       verify_(std::move(verify)),
       experts_(std::move(experts)),

@@ -12,12 +12,12 @@
 #include "absl/time/time.h"
 #include "common/stages/stage_data.h"
 #include "orchestrator/cost/batch_cost.h"
-#include "orchestrator/cost/calibration_table.h"
 #include "orchestrator/cost/cycle_cost.h"
 #include "orchestrator/cost/draft_cost.h"
 #include "orchestrator/cost/estimator.h"
 #include "orchestrator/cost/expert_cost.h"
 #include "orchestrator/cost/fading_line.h"
+#include "orchestrator/cost/latency_profile.h"
 #include "orchestrator/cost/paper_estimators.h"
 #include "orchestrator/cost/steady_plain.h"
 #include "orchestrator/cost/verify_cost.h"
@@ -41,7 +41,7 @@ class CostModel {
   // INVALID_ARGUMENT for an unknown estimator name, and for a target or table that an estimator
   // cannot be fitted to.
   [[nodiscard]] static absl::StatusOr<CostModel> Fit(const TargetInfo& target,
-                                                     const CalibrationTable& table,
+                                                     const LatencyProfile& table,
                                                      const CostModelOptions& options = {});
 
   // The predicted costs of a cycle of one sequence over `context` cached tokens, by an estimator of
@@ -78,7 +78,7 @@ class CostModel {
 
  private:
   CostModel(PaperEstimators paper, VerifyCost verify, std::shared_ptr<ExpertCost> experts,
-            const CalibrationTable& table);
+            const LatencyProfile& table);
   // The element of steady_plain_ for calls like this one.
   [[nodiscard]] static size_t PlainKind(const VerifySize& size) {
     return size.prompts.rows > 0 ? 1 : 0;

@@ -16,8 +16,8 @@ constexpr double kAssumedTokenShare = 0.05;
 constexpr double kAssumedTokens = 16;
 constexpr double kKept = 0.9;  // The part of the sums over excess tokens that a call keeps.
 
-std::vector<CalibrationPoint> ShapeOf(const LatencyEstimator& verify, int rows) {
-  std::vector<CalibrationPoint> shape;
+std::vector<ProfilePoint> ShapeOf(const LatencyEstimator& verify, int rows) {
+  std::vector<ProfilePoint> shape;
   for (int sequences = 1; sequences <= kMaxSequences; sequences *= 2) {
     const double seconds = absl::ToDoubleSeconds(verify.Predict(rows * sequences, /*context=*/0));
     shape.push_back({sequences, 0, kAssumedShare * seconds, 0});
@@ -78,7 +78,7 @@ void DraftCost::Observe(const DraftCall& call) {
   }
   const double ratio = absl::FDivDuration(spent, Predict(call.sequences));
   if (observations_ > 1 && ratio >= 1) return;
-  for (CalibrationPoint& point : shape_) point.seconds *= ratio;
+  for (ProfilePoint& point : shape_) point.seconds *= ratio;
   curve_ = *Staircase::Make(shape_);
 }
 

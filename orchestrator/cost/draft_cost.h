@@ -68,7 +68,7 @@ class DraftCost {
   // D(m) and the drafter does not measure.
   [[nodiscard]] absl::Duration CatchUpTime(const DraftCall& call) const;
 
-  std::vector<CalibrationPoint> shape_;  // Scaled. Its rows are sequences.
+  std::vector<ProfilePoint> shape_;  // Scaled. Its rows are sequences.
   Staircase curve_;
   int observations_ = 0;
   // Fading sums over calls with excess tokens: the time beyond D(m), and these tokens.

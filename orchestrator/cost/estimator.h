@@ -1,5 +1,5 @@
 // LatencyEstimator: predicts how long a verify forward will take (T_verify of the BASTION paper).
-// Implementations: static_fit, ema (with and without calibration), staircase. MakeEstimator creates
+// Implementations: static_fit, ema (with and without profile), staircase. MakeEstimator creates
 // an estimator by name.
 //
 // An estimator learns from the timing trace of every verify reply. Thread-compatible: owned by the

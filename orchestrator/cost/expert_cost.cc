@@ -8,17 +8,17 @@
 namespace bastion {
 namespace {
 
-// The experts take at most this share of any calibrated time.
+// The experts take at most this share of any profiled time.
 constexpr double kMaxShare = 0.9;
 
 }  // namespace
 
-std::shared_ptr<ExpertCost> ExpertCost::Make(const CalibrationTable& table) {
+std::shared_ptr<ExpertCost> ExpertCost::Make(const LatencyProfile& table) {
   if (table.points.empty() || !(table.expert_seconds > 0)) return nullptr;
   int context = table.points.front().context;
-  for (const CalibrationPoint& point : table.points) context = std::min(context, point.context);
+  for (const ProfilePoint& point : table.points) context = std::min(context, point.context);
   std::map<int, Knot> measured;  // By rows.
-  for (const CalibrationPoint& point : table.points) {
+  for (const ProfilePoint& point : table.points) {
     if (point.context != context || !(point.experts > 0) || !(point.seconds > 0)) continue;
     measured[point.rows] = {
         .rows = 1.0 * point.rows, .experts = point.experts, .seconds = point.seconds};

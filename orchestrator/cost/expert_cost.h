@@ -2,17 +2,17 @@
 // call.
 //
 // A forward reads the weights of each expert that any of its rows chose, once. So its time depends
-// on the number of experts that it touches, in addition to its rows. The calibration measures
+// on the number of experts that it touches, in addition to its rows. The profile measures
 // random tokens, whose rows choose nearly independently of each other. The rows of a text choose
 // more alike and touch fewer experts, so a call that touches e experts takes
 //
 //   table(rows) · (1 + s·(e − touched(rows)) / seconds(rows))
 //
-// where touched(rows) and seconds(rows) are what the calibration measured at the smallest context,
-// and s is the time that one more expert takes (expert_calibration.h).
+// where touched(rows) and seconds(rows) are what the profile measured at the smallest context,
+// and s is the time that one more expert takes (expert_profile.h).
 //
 // Before a call, e is not known. R rows of a text are expected to touch as many experts as
-// 1 + d·(R − 1) rows of the calibration. The diversity d starts at 1, and every call moves it
+// 1 + d·(R − 1) rows of the profile. The diversity d starts at 1, and every call moves it
 // toward the value that explains the experts that the call touched. As in staircase.h, one factor
 // belongs to all sizes, so that the first calls teach all of them, and each measured row count has
 // a factor of its own. Thread-compatible.
@@ -22,7 +22,7 @@
 #include <memory>
 #include <vector>
 
-#include "orchestrator/cost/calibration_table.h"
+#include "orchestrator/cost/latency_profile.h"
 
 namespace bastion {
 
@@ -31,7 +31,7 @@ class ExpertCost {
   static constexpr double kAlpha = 0.1;  // Step size of each factor.
 
   // Null if the target has no experts, or if more experts take no more time.
-  [[nodiscard]] static std::shared_ptr<ExpertCost> Make(const CalibrationTable& table);
+  [[nodiscard]] static std::shared_ptr<ExpertCost> Make(const LatencyProfile& table);
 
   // The experts that the next call is expected to touch, as a mean over layers. REQUIRES: rows
   // >= 1.
@@ -43,7 +43,7 @@ class ExpertCost {
   void Observe(int rows, double experts);
 
  private:
-  // What the calibration measured at some number of rows, neither decreasing with the rows; and the
+  // What the profile measured at some number of rows, neither decreasing with the rows; and the
   // logarithm of the row count's own factor.
   struct Knot {
     double rows = 0, experts = 0, seconds = 0, log_factor = 0;

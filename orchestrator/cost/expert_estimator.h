@@ -15,7 +15,7 @@ namespace bastion {
 
 class ExpertEstimator final : public LatencyEstimator {
  public:
-  // `table` predicts what the calibration measures. REQUIRES: neither is null.
+  // `table` predicts what the profile measures. REQUIRES: neither is null.
   ExpertEstimator(std::unique_ptr<LatencyEstimator> table,
                   std::shared_ptr<const ExpertCost> experts)
       : table_(std::move(table)), experts_(std::move(experts)) {}

@@ -13,7 +13,7 @@ namespace bastion {
 
 absl::StatusOr<std::unique_ptr<LatencyEstimator>> MakeEstimator(std::string_view name,
                                                                 const Roofline& roofline,
-                                                                const CalibrationTable& table,
+                                                                const LatencyProfile& table,
                                                                 double alpha) {
   if (name == "roofline") return std::make_unique<StaticFit>(roofline);
   if (name == "ema") {

@@ -6,9 +6,9 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "orchestrator/cost/calibration_table.h"
 #include "orchestrator/cost/ema.h"
 #include "orchestrator/cost/estimator.h"
+#include "orchestrator/cost/latency_profile.h"
 #include "orchestrator/cost/roofline.h"
 
 namespace bastion {
@@ -17,7 +17,7 @@ namespace bastion {
 // "staircase" (ours). `alpha` is the step of the two that average. INVALID_ARGUMENT for any other
 // name, or a table that the estimator cannot be fitted to. "roofline" and "ema" need no table.
 [[nodiscard]] absl::StatusOr<std::unique_ptr<LatencyEstimator>> MakeEstimator(
-    std::string_view name, const Roofline& roofline, const CalibrationTable& table,
+    std::string_view name, const Roofline& roofline, const LatencyProfile& table,
     double alpha = EmaEstimator::kAlpha);
 
 }  // namespace bastion

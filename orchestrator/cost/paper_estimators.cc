@@ -26,7 +26,7 @@ const char* NameOf(Kind kind) {
 }  // namespace
 
 absl::StatusOr<PaperEstimators> PaperEstimators::Make(const Roofline& roofline,
-                                                      const CalibrationTable& table) {
+                                                      const LatencyProfile& table) {
   PaperEstimators estimators(roofline, table);
   for (const Kind kind : {Kind::kStatic, Kind::kEma, Kind::kEmaCalib}) {
     const PaperEstimator estimator = {kind};

@@ -1,8 +1,8 @@
 // PaperEstimators: the latency estimators of the BASTION paper (section 2.4, appendix H.4). Each
 // learns from every cycle, also from those of other policies.
 //
-//   kStatic     T = a·R(s, c) + b, fitted to the calibration (static_fit.h): the paper's default
-//   kEma        T = k·R(s, c), with a moving average k (ema.h): needs no calibration
+//   kStatic     T = a·R(s, c) + b, fitted to the profile (static_fit.h): the paper's default
+//   kEma        T = k·R(s, c), with a moving average k (ema.h): needs no profile
 //   kEmaCalib   T = k·(a·R(s, c) + b): the moving average corrects the calibrated line
 //
 // Not thread-safe: even Get() creates estimators.
@@ -16,8 +16,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "orchestrator/cost/calibration_table.h"
 #include "orchestrator/cost/estimator.h"
+#include "orchestrator/cost/latency_profile.h"
 #include "orchestrator/cost/roofline.h"
 
 namespace bastion {
@@ -38,7 +38,7 @@ class PaperEstimators {
  public:
   // INVALID_ARGUMENT for a table without points.
   [[nodiscard]] static absl::StatusOr<PaperEstimators> Make(const Roofline& roofline,
-                                                            const CalibrationTable& table);
+                                                            const LatencyProfile& table);
 
   // Valid as long as this object. An α that is asked for the first time starts to learn now.
   // REQUIRES: alpha_percent is from 1 to 100.
@@ -47,13 +47,13 @@ class PaperEstimators {
   void Observe(int rows, int context, absl::Duration observed);
 
  private:
-  PaperEstimators(const Roofline& roofline, CalibrationTable table)
+  PaperEstimators(const Roofline& roofline, LatencyProfile table)
       : roofline_(roofline), table_(std::move(table)) {}
   [[nodiscard]] absl::StatusOr<std::unique_ptr<LatencyEstimator>> Create(
       PaperEstimator estimator) const;
 
   Roofline roofline_;
-  CalibrationTable table_;
+  LatencyProfile table_;
   mutable std::map<PaperEstimator, std::unique_ptr<LatencyEstimator>> estimators_;
 };
 

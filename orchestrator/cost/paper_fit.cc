@@ -6,13 +6,13 @@
 
 namespace bastion {
 
-absl::StatusOr<PaperFit> FitPaperModels(const Roofline& roofline, const CalibrationTable& table) {
+absl::StatusOr<PaperFit> FitPaperModels(const Roofline& roofline, const LatencyProfile& table) {
   PaperFit fit;
   ASSIGN_OR_RETURN(fit.line, StaticFit::Fit(roofline, table.points));
   const StaticFit fitted(roofline, fit.line);
   // Σ R·T / Σ R² is the multiple of R with the least squared error.
   double products = 0, squares = 0;
-  for (const CalibrationPoint& point : table.points) {
+  for (const ProfilePoint& point : table.points) {
     if (point.interpolated) continue;
     const double r = roofline.Seconds(point.rows, point.context);
     products += r * point.seconds;
@@ -20,7 +20,7 @@ absl::StatusOr<PaperFit> FitPaperModels(const Roofline& roofline, const Calibrat
   }
   fit.scale = products / squares;
   double count = 0, bare = 0, scaled = 0, line = 0;
-  for (const CalibrationPoint& point : table.points) {
+  for (const ProfilePoint& point : table.points) {
     if (point.interpolated) continue;
     ++count;
     const double r = roofline.Seconds(point.rows, point.context);

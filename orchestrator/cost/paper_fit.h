@@ -1,10 +1,10 @@
-// PaperFit: how closely the BASTION paper's latency models follow a calibration (figure 9a). The
+// PaperFit: how closely the BASTION paper's latency models follow a profile (figure 9a). The
 // errors are root mean squares over the measured points. Plain data.
 #ifndef BASTION_ORCHESTRATOR_COST_PAPER_FIT_H_
 #define BASTION_ORCHESTRATOR_COST_PAPER_FIT_H_
 
 #include "absl/status/statusor.h"
-#include "orchestrator/cost/calibration_table.h"
+#include "orchestrator/cost/latency_profile.h"
 #include "orchestrator/cost/roofline.h"
 #include "orchestrator/cost/static_fit.h"
 
@@ -29,7 +29,7 @@ struct PaperFit {
 
 // INVALID_ARGUMENT if there are no measured points.
 [[nodiscard]] absl::StatusOr<PaperFit> FitPaperModels(const Roofline& roofline,
-                                                      const CalibrationTable& table);
+                                                      const LatencyProfile& table);
 
 }  // namespace bastion
 

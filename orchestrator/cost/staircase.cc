@@ -43,15 +43,15 @@ struct Sum {
 
 }  // namespace
 
-absl::StatusOr<Staircase> Staircase::Make(absl::Span<const CalibrationPoint> points) {
+absl::StatusOr<Staircase> Staircase::Make(absl::Span<const ProfilePoint> points) {
   std::set<int> rows;
   std::set<int> contexts;
   std::map<std::pair<int, int>, Sum> cells;
-  for (const CalibrationPoint& point : points) {
+  for (const ProfilePoint& point : points) {
     if (!(point.seconds > 0) || point.rows < 1 || point.context < 0) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "staircase: invalid calibration point: ", point.rows, " rows, context ", point.context,
-          ", ", point.seconds, " s; rows and seconds must be positive, context not negative"));
+          "staircase: invalid profile point: ", point.rows, " rows, context ", point.context, ", ",
+          point.seconds, " s; rows and seconds must be positive, context not negative"));
     }
     rows.insert(point.rows);
     contexts.insert(point.context);

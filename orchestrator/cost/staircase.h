@@ -21,8 +21,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "orchestrator/cost/calibration_table.h"
 #include "orchestrator/cost/estimator.h"
+#include "orchestrator/cost/latency_profile.h"
 
 namespace bastion {
 
@@ -32,7 +32,7 @@ class Staircase final : public LatencyEstimator {
 
   // Repeated measurements of a point are averaged. INVALID_ARGUMENT unless the points form a full
   // grid of positive times.
-  [[nodiscard]] static absl::StatusOr<Staircase> Make(absl::Span<const CalibrationPoint> points);
+  [[nodiscard]] static absl::StatusOr<Staircase> Make(absl::Span<const ProfilePoint> points);
 
   absl::Duration Predict(int rows, int context) const override;
   void Curve(int context, absl::Span<double> seconds) const override;

@@ -8,12 +8,12 @@
 namespace bastion {
 
 absl::StatusOr<StaticLine> StaticFit::Fit(const Roofline& roofline,
-                                          absl::Span<const CalibrationPoint> points) {
+                                          absl::Span<const ProfilePoint> points) {
   double count = 0;
   double mean_r = 0;
   double mean_t = 0;
   double fastest = std::numeric_limits<double>::infinity();
-  for (const CalibrationPoint& point : points) {
+  for (const ProfilePoint& point : points) {
     if (point.interpolated) continue;
     ++count;
     mean_r += roofline.Seconds(point.rows, point.context);
@@ -21,13 +21,13 @@ absl::StatusOr<StaticLine> StaticFit::Fit(const Roofline& roofline,
     fastest = std::min(fastest, point.seconds);
   }
   if (count == 0) {
-    return absl::InvalidArgumentError("static fit: no calibration points; run Calibrate() first");
+    return absl::InvalidArgumentError("static fit: no profile points; run MeasureProfile() first");
   }
   mean_r /= count;
   mean_t /= count;
   double covariance = 0;
   double variance = 0;
-  for (const CalibrationPoint& point : points) {
+  for (const ProfilePoint& point : points) {
     if (point.interpolated) continue;
     const double r = roofline.Seconds(point.rows, point.context) - mean_r;
     covariance += r * (point.seconds - mean_t);

@@ -1,5 +1,5 @@
 // Static: the default estimator of the BASTION paper, T = a·R(s, c) + b, where R(s, c) is the time
-// of the roofline (roofline.h). It is fitted once, by least squares, to the measured calibration
+// of the roofline (roofline.h). It is fitted once, by least squares, to the measured profile
 // points; interpolated points do not count. Observations do not change it.
 //
 // Two guards against noisy points go beyond the paper. If the fitted slope is negative, it becomes
@@ -12,8 +12,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "orchestrator/cost/calibration_table.h"
 #include "orchestrator/cost/estimator.h"
+#include "orchestrator/cost/latency_profile.h"
 #include "orchestrator/cost/roofline.h"
 
 namespace bastion {
@@ -28,7 +28,7 @@ class StaticFit final : public LatencyEstimator {
  public:
   // INVALID_ARGUMENT if there are no measured points.
   [[nodiscard]] static absl::StatusOr<StaticLine> Fit(const Roofline& roofline,
-                                                      absl::Span<const CalibrationPoint> points);
+                                                      absl::Span<const ProfilePoint> points);
 
   // The roofline itself.
   explicit StaticFit(const Roofline& roofline)

@@ -1,7 +1,7 @@
 // SteadyPlain: how long plain decoding really takes.
 //
 // While speculation pays, verify calls have trees, and the estimators know the cost of roots alone
-// only from calibration and from the neighbors of these calls. If they overestimate it, speculation
+// only from profile and from the neighbors of these calls. If they overestimate it, speculation
 // looks cheap, and no call ever shows otherwise. So the planner tries plain decoding now and then,
 // for a few cycles in a row (rest_schedule.h): caches and clock frequencies adapt to the size of
 // the calls, and the first plain call after larger ones is not typical. This class compares such

@@ -1,13 +1,13 @@
 // VerifyCost: predicts the verify time of a batch, and learns from every verify call.
 //
-// A verify call may hold rows of several sequences. The estimator is calibrated with one sequence,
+// A verify call may hold rows of several sequences. The estimator is profiled with one sequence,
 // so the cost of the rows that decode is put together from three parts:
 //   - The matrix products depend on the number of all rows: V(rows) without context.
 //   - Attention depends on each sequence: the root reads the sequence's keys, which costs
 //     a = V(1, context) − V(1); every further row costs b = (V(1 + k, context) − V(1 + k) − a) / k.
 //     Both are nearly linear in the context, so the mean context of the batch is enough.
 //   - Every further sequence takes a constant time, for work beyond its rows: finding pages of
-//     keys, laying out rows, choosing tokens. It is measured at startup (batch_calibration.h).
+//     keys, laying out rows, choosing tokens. It is measured at startup (batch_profile.h).
 // The last two parts multiply small, noisy differences by the number of sequences, so they are less
 // certain than the first. An error of a prediction corrects each part by its share and uncertainty.
 //
@@ -60,14 +60,14 @@ struct VerifySize {
   [[nodiscard]] VerifySize decoding() const {
     return {.sequences = sequences, .rows = rows - prompts.rows, .context = context};
   }
-  // True for a call like those of the calibration: one tree.
+  // True for a call like those of the profile: one tree.
   [[nodiscard]] bool alone() const { return sequences == 1 && prompts.rows == 0; }
 };
 
 class VerifyCost {
  public:
   // `plain` predicts calls with one sequence in cycles without drafts, `after_draft` in cycles with
-  // drafts. `sequence_seconds` is CalibrationTable::sequence_seconds.
+  // drafts. `sequence_seconds` is LatencyProfile::sequence_seconds.
   VerifyCost(std::unique_ptr<LatencyEstimator> plain, std::unique_ptr<LatencyEstimator> after_draft,
              double sequence_seconds)
       : plain_(std::move(plain)),

@@ -94,10 +94,10 @@ ABSL_FLAG(
     absl::Duration, draft_timeout, absl::Milliseconds(500),
     "Maximum time to wait for a draft. The cycle then continues without a draft, and sooner if "
     "recent drafts took much less time.");
-ABSL_FLAG(absl::Duration, calibration_limit, absl::Seconds(10),
-          "Approximate time limit for the calibration at startup. Points that are not measured by "
+ABSL_FLAG(absl::Duration, profile_limit, absl::Seconds(10),
+          "Approximate time limit for the profile at startup. Points that are not measured by "
           "then are interpolated. 0: no limit; every point is measured once.");
-ABSL_FLAG(std::string, calibration_table, "",
+ABSL_FLAG(std::string, latency_profile, "",
           "File of measured verify times. If it exists, nothing is measured at startup, else it is "
           "written. It belongs to one target and one device; with another verifier, the "
           "orchestrator does not become ready. Empty: measure at every startup.");
@@ -149,7 +149,7 @@ struct SharedFiles {
 // INVALID_ARGUMENT if a flag that names a file to write names something else.
 absl::Status CheckWrittenFiles() {
   for (const absl::Flag<std::string>* flag :
-       {&FLAGS_learn_prior, &FLAGS_acceptance_calibration, &FLAGS_calibration_table}) {
+       {&FLAGS_learn_prior, &FLAGS_acceptance_calibration, &FLAGS_latency_profile}) {
     RETURN_IF_ERROR(
         Annotate(CheckDataFile(absl::GetFlag(*flag)), absl::StrCat("--", flag->Name())));
   }
@@ -227,8 +227,8 @@ absl::StatusOr<SchedulerOptions> ReadSchedulerOptions() {
   options.park_after = absl::GetFlag(FLAGS_park_after);
   options.slow_client = absl::GetFlag(FLAGS_slow_client);
   options.verifier_patience = absl::GetFlag(FLAGS_verifier_patience);
-  options.link.calibration_limit = absl::GetFlag(FLAGS_calibration_limit);
-  options.link.calibration_table = absl::GetFlag(FLAGS_calibration_table);
+  options.link.profile_limit = absl::GetFlag(FLAGS_profile_limit);
+  options.link.latency_profile = absl::GetFlag(FLAGS_latency_profile);
   return options;
 }
 
@@ -387,14 +387,14 @@ int main(int argc, char** argv) {
                    "show_text", "trace_detail"}},
                  {"Speculation",
                   {"policy POLICY", "max_tree_nodes N", "allowed_policies NAMES", "prior PATH",
-                   "learn_prior FILE", "acceptance_calibration FILE", "calibration_table FILE"}},
+                   "learn_prior FILE", "acceptance_calibration FILE", "latency_profile FILE"}},
                  {"Load",
                   {"max_running N", "max_waiting N", "prefill_rows N", "max_prompt_bytes N",
                    "refuse_special_tokens", "max_client_calls N"}},
                  {"Times",
                   {"stream_interval DURATION", "draft_timeout DURATION", "park_after DURATION",
                    "slow_client DURATION", "peer_timeout DURATION", "verifier_patience DURATION",
-                   "calibration_limit DURATION", "grace DURATION"}}}};
+                   "profile_limit DURATION", "grace DURATION"}}}};
   bastion::wire::StopSignals signals;
   return bastion::RunProgram(argc, argv, info, [&](const auto&) { return bastion::Run(signals); });
 }

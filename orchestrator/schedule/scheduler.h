@@ -56,7 +56,7 @@ struct SchedulerOptions {
 };
 
 struct SchedulerStats {
-  bool ready = false;           // The verifier is connected and calibrated.
+  bool ready = false;           // The verifier is connected and profiled.
   int running = 0;              // Admitted requests.
   int waiting = 0;              // Requests in the queue, preempted ones included.
   int parked = 0;               // Requests whose clients do not read.

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
-#include "orchestrator/cost/calibration.h"
+#include "orchestrator/profile/verify_profile.h"
 #include "orchestrator/schedule/kv_admission.h"
 
 namespace bastion {
@@ -17,9 +17,9 @@ namespace {
 // adds at most 25 percent to the time that the verifier takes to start.
 constexpr absl::Duration kFirstPause = absl::Milliseconds(20);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(250);
-// The pause between a failed calibration and the next one doubles each time.
-constexpr absl::Duration kFirstCalibrationPause = absl::Seconds(1);
-constexpr absl::Duration kLongestCalibrationPause = absl::Seconds(30);
+// The pause between a failed profile and the next one doubles each time.
+constexpr absl::Duration kFirstProfilePause = absl::Seconds(1);
+constexpr absl::Duration kLongestProfilePause = absl::Seconds(30);
 // How often the drafter's name is read.
 constexpr absl::Duration kDrafterInterval = absl::Milliseconds(250);
 
@@ -121,9 +121,9 @@ absl::StatusOr<std::unique_ptr<VerifierLink::Engine>> VerifierLink::MakeEngine(
   }
   RETURN_IF_ERROR(CheckKvCache(target));
   StopWatch watch;
-  ASSIGN_OR_RETURN(const CalibrationTable table, Calibrate(target));
+  ASSIGN_OR_RETURN(const LatencyProfile table, MeasureProfile(target));
   ASSIGN_OR_RETURN(CostModel costs, CostModel::Fit(target, table));
-  LOG(INFO) << "cost model calibrated up to " << table.max_rows() << " rows in " << watch.Lap();
+  LOG(INFO) << "cost model profiled up to " << table.max_rows() << " rows in " << watch.Lap();
   const PriorInputs prior_inputs = {
       .vocabulary = options_.dims.vocabulary,
       .table = options_.table,
@@ -131,20 +131,20 @@ absl::StatusOr<std::unique_ptr<VerifierLink::Engine>> VerifierLink::MakeEngine(
   return std::make_unique<Engine>(target, std::move(costs), prior_inputs, drafter_, verifier_);
 }
 
-absl::StatusOr<CalibrationTable> VerifierLink::Calibrate(const TargetInfo& target) {
-  if (options_.clock->Now() < calibrate_at_) return calibration_error_;
+absl::StatusOr<LatencyProfile> VerifierLink::MeasureProfile(const TargetInfo& target) {
+  if (options_.clock->Now() < profile_at_) return profile_error_;
   LOG(INFO) << "verifier connected: " << target.model << " on " << target.device
-            << "; calibrating the cost model";
-  absl::StatusOr<CalibrationTable> table =
-      CalibrateWithBar(*verifier_, "calibrating",
-                       {.time_limit = options_.calibration_limit,
-                        .session = NewSession(),
-                        .file = options_.calibration_table});
-  calibration_error_ = table.status();
-  calibration_pause_ = table.ok() ? absl::ZeroDuration()
-                                  : std::clamp(2 * calibration_pause_, kFirstCalibrationPause,
-                                               kLongestCalibrationPause);
-  calibrate_at_ = options_.clock->Now() + calibration_pause_;
+            << "; profiling the cost model";
+  absl::StatusOr<LatencyProfile> table =
+      MeasureProfileWithBar(*verifier_, "profiling",
+                            {.time_limit = options_.profile_limit,
+                             .session = NewSession(),
+                             .file = options_.latency_profile});
+  profile_error_ = table.status();
+  profile_pause_ = table.ok()
+                       ? absl::ZeroDuration()
+                       : std::clamp(2 * profile_pause_, kFirstProfilePause, kLongestProfilePause);
+  profile_at_ = options_.clock->Now() + profile_pause_;
   return table;
 }
 

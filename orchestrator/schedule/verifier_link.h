@@ -1,5 +1,5 @@
 // VerifierLink: the connection to the verifier, and the objects that depend on its target. A
-// verifier with a different target or device is calibrated when it is connected. Thread-compatible:
+// verifier with a different target or device is profiled when it is connected. Thread-compatible:
 // used by the cycle's thread.
 #ifndef BASTION_ORCHESTRATOR_SCHEDULE_VERIFIER_LINK_H_
 #define BASTION_ORCHESTRATOR_SCHEDULE_VERIFIER_LINK_H_
@@ -20,8 +20,8 @@
 namespace bastion {
 
 struct VerifierLinkOptions {
-  absl::Duration calibration_limit = absl::Seconds(10);  // CalibrationOptions::time_limit.
-  std::string calibration_table = {};                    // CalibrationOptions::file.
+  absl::Duration profile_limit = absl::Seconds(10);  // ProfileOptions::time_limit.
+  std::string latency_profile = {};                  // ProfileOptions::file.
   ModelDims dims = {};  // The served model's. The verifier's must have the same shape.
   // Transition table for +prior, with the same vocabulary. Not owned. Null: no table.
   const TransitionGains* table = nullptr;
@@ -63,7 +63,7 @@ class VerifierLink {
                Events events)
       : options_(options), verifier_(verifier), drafter_(drafter), events_(std::move(events)) {}
 
-  // Tries once to reach the verifier, and calibrates it if needed. After a failed calibration, the
+  // Tries once to reach the verifier, and profiles it if needed. After a failed profile, the
   // next calls fail without another one for a while, because it takes the time of other users of
   // the verifier. On failure, the caller should wait for pause() before it tries again.
   [[nodiscard]] bool Connect();
@@ -88,11 +88,11 @@ class VerifierLink {
  private:
   // Reads the verifier's target and makes engine_ fit it.
   [[nodiscard]] absl::Status PrepareEngine();
-  // Calibrates the verifier and fits the cost model.
+  // Profiles the verifier and fits the cost model.
   [[nodiscard]] absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(const TargetInfo& target);
-  // Calibrates the verifier unless the last attempt failed a short time ago. Returns the error of
+  // Profiles the verifier unless the last attempt failed a short time ago. Returns the error of
   // this attempt or of that one.
-  [[nodiscard]] absl::StatusOr<CalibrationTable> Calibrate(const TargetInfo& target);
+  [[nodiscard]] absl::StatusOr<LatencyProfile> MeasureProfile(const TargetInfo& target);
 
   const VerifierLinkOptions options_;
   Verifier* const verifier_;
@@ -105,10 +105,10 @@ class VerifierLink {
   std::optional<absl::Duration> drafter_read_;  // When UpdateDrafter asked for it.
   absl::Status last_error_;                     // The result of the last attempt.
   absl::Duration pause_;
-  // After a failed calibration.
-  absl::Status calibration_error_;
-  absl::Duration calibration_pause_;
-  absl::Duration calibrate_at_;  // On the clock. Not before.
+  // After a failed profile.
+  absl::Status profile_error_;
+  absl::Duration profile_pause_;
+  absl::Duration profile_at_;  // On the clock. Not before.
 };
 
 // A session id for a new sequence. It is random, so that a restarted orchestrator does not reuse

@@ -10,9 +10,9 @@
 #include "client/bench/prompts.h"
 #include "client/inprocess/local_stages.h"
 #include "common/base/check.h"
-#include "orchestrator/cost/calibration.h"
 #include "orchestrator/cycle/decode_cycle.h"
 #include "orchestrator/policy/speculation_memory.h"
+#include "orchestrator/profile/verify_profile.h"
 #include "tests/support/dynatree_reference.h"
 #include "tests/support/forwarding_verifier.h"
 #include "tests/support/manual_clock.h"
@@ -94,12 +94,12 @@ class AutoregressivePairTest : public ::testing::Test {
     auto stages = LocalStages::Create(options);
     CHECK(stages.ok()) << stages.status();
     stages_ = stages->release();
-    CalibrationOptions quick;
+    ProfileOptions quick;
     quick.time_limit = absl::ZeroDuration();
     quick.session = uint64_t{1} << 40;
-    auto table = Calibrate(stages_->verifier(), Clock::Real(), quick);
+    auto table = MeasureProfile(stages_->verifier(), Clock::Real(), quick);
     CHECK(table.ok()) << table.status();
-    table_ = new CalibrationTable(*std::move(table));
+    table_ = new LatencyProfile(*std::move(table));
     drafter_ = new testing::PlainModel(options.drafter_folder);
     auto prompts = LoadPrompts(kModels + "/prompts.jsonl", options.target_folder);
     CHECK(prompts.ok()) << prompts.status();
@@ -132,7 +132,7 @@ class AutoregressivePairTest : public ::testing::Test {
     const Clock& clock = gpu != nullptr ? gpu->clock : Clock::Real();
     static uint64_t session = 1;
     const TargetInfo target = *verifier->Info();
-    CostModel costs = *CostModel::Fit(target, gpu != nullptr ? gpu->curve.Calibration() : *table_);
+    CostModel costs = *CostModel::Fit(target, gpu != nullptr ? gpu->curve.Profile() : *table_);
     SpeculationMemory memory({.vocabulary = target.dims.vocabulary});
     DecodeCycle cycle(target, drafter, verifier, &costs, &clock);
     std::vector<std::unique_ptr<DecodeSequence>> sequences;
@@ -239,13 +239,13 @@ class AutoregressivePairTest : public ::testing::Test {
   }
 
   static LocalStages* stages_;
-  static CalibrationTable* table_;
+  static LatencyProfile* table_;
   static testing::PlainModel* drafter_;
   static std::vector<BenchPrompt>* prompts_;
 };
 
 LocalStages* AutoregressivePairTest::stages_ = nullptr;
-CalibrationTable* AutoregressivePairTest::table_ = nullptr;
+LatencyProfile* AutoregressivePairTest::table_ = nullptr;
 testing::PlainModel* AutoregressivePairTest::drafter_ = nullptr;
 std::vector<BenchPrompt>* AutoregressivePairTest::prompts_ = nullptr;
 

@@ -14,9 +14,9 @@
 #include "client/bench/prompts.h"
 #include "client/inprocess/local_stages.h"
 #include "common/base/check.h"
-#include "orchestrator/cost/calibration.h"
 #include "orchestrator/cycle/decode_cycle.h"
 #include "orchestrator/policy/speculation_memory.h"
+#include "orchestrator/profile/verify_profile.h"
 #include "orchestrator/tree/best_first.h"
 #include "tests/support/ddtree_reference.h"
 #include "tests/support/forwarding_verifier.h"
@@ -90,7 +90,7 @@ int MatchedLength(const DraftTree& tree, const std::vector<TokenId>& text, size_
 // A loaded pair and prompts for it.
 struct Pair {
   std::unique_ptr<LocalStages> stages;
-  CalibrationTable table;
+  LatencyProfile table;
   std::vector<BenchPrompt> prompts;
 };
 
@@ -105,10 +105,10 @@ Pair Load(const std::string& folder) {
   auto stages = LocalStages::Create(options);
   CHECK(stages.ok()) << stages.status();
   pair.stages = *std::move(stages);
-  CalibrationOptions quick;
+  ProfileOptions quick;
   quick.time_limit = absl::ZeroDuration();
   quick.session = uint64_t{1} << 40;
-  auto table = Calibrate(pair.stages->verifier(), Clock::Real(), quick);
+  auto table = MeasureProfile(pair.stages->verifier(), Clock::Real(), quick);
   CHECK(table.ok()) << table.status();
   pair.table = *std::move(table);
   return pair;

@@ -10,9 +10,9 @@
 #include <random>
 
 #include "client/inprocess/local_stages.h"
-#include "orchestrator/cost/calibration.h"
 #include "orchestrator/cost/cost_model.h"
 #include "orchestrator/cost/expert_cost.h"
+#include "orchestrator/profile/verify_profile.h"
 #include "tests/support/golden_file.h"
 #include "tests/support/random_experts.h"
 
@@ -32,13 +32,13 @@ std::unique_ptr<LocalStages> Load(const std::string& target) {
   return *std::move(stages);
 }
 
-CalibrationTable CalibrationOf(LocalStages& stages) {
-  CalibrationOptions options;
+LatencyProfile ProfileOf(LocalStages& stages) {
+  ProfileOptions options;
   options.row_counts = {1, 2, 4, 8, 16, 24, 32};
   options.contexts = {16, 256};
   options.time_limit = absl::Seconds(5);
   options.session = uint64_t{1} << 40;
-  auto table = CalibrateWithBar(stages.verifier(), "calibrating", options);
+  auto table = MeasureProfileWithBar(stages.verifier(), "profiling", options);
   EXPECT_TRUE(table.ok()) << table.status();
   return *std::move(table);
 }
@@ -70,7 +70,7 @@ class Errors {
 // Verifies chains of a text of few different tokens, and predicts the calls.
 class TextOfFewTokens {
  public:
-  TextOfFewTokens(Verifier& verifier, const CalibrationTable& table)
+  TextOfFewTokens(Verifier& verifier, const LatencyProfile& table)
       : verifier_(verifier),
         costs_(*CostModel::Fit(*verifier.Info(), table)),
         experts_(ExpertCost::Make(table)) {
@@ -115,12 +115,12 @@ class TextOfFewTokens {
   int cached_ = 0;
 };
 
-TEST(ExpertCostsTest, TheCalibrationKnowsTheExpertsThatATinyTargetTouches) {
+TEST(ExpertCostsTest, TheProfileKnowsTheExpertsThatATinyTargetTouches) {
   const auto stages = Load(testing::GoldenFolder("moe_normalized") + "/target");
-  const CalibrationTable table = CalibrationOf(*stages);
+  const LatencyProfile table = ProfileOf(*stages);
   ASSERT_TRUE(table.has_experts());
   double most = 0;
-  for (const CalibrationPoint& point : table.points) {
+  for (const ProfilePoint& point : table.points) {
     if (point.rows == 1) {
       EXPECT_EQ(point.experts, 2);  // Every row chooses 2 of 6.
     }
@@ -133,7 +133,7 @@ TEST(ExpertCostsTest, TheCalibrationKnowsTheExpertsThatATinyTargetTouches) {
 
 TEST(ExpertCostsTest, ADenseTargetReportsNone) {
   const auto stages = Load(testing::GoldenFolder("gqa2_untied_draft2") + "/target");
-  const CalibrationTable table = CalibrationOf(*stages);
+  const LatencyProfile table = ProfileOf(*stages);
   EXPECT_FALSE(table.has_experts());
   EXPECT_EQ(table.expert_seconds, 0);
 }
@@ -143,7 +143,7 @@ bool PredictsTimesOfAText() {
   // Two layers of 64 experts of 0.4 MB each: reading them takes most of the time.
   const testing::RandomExperts target({.experts = 64, .chosen = 4, .hidden = 256});
   const auto stages = Load(target.folder());
-  CalibrationTable table = CalibrationOf(*stages);
+  LatencyProfile table = ProfileOf(*stages);
   // A busy machine may hide the time of an expert.
   table.expert_seconds = std::max(table.expert_seconds, 1e-7);
   TextOfFewTokens text(stages->verifier(), table);
@@ -162,7 +162,7 @@ bool PredictsTimesOfAText() {
     experts.Add(call.expected, call.experts);
     random_experts.Add(of_random_tokens->Expected(call.rows), call.experts);
   }
-  // The text touches about half as many experts as the random tokens of the calibration.
+  // The text touches about half as many experts as the random tokens of the profile.
   EXPECT_LT(experts.Quantile(0.5), 0.25);
   EXPECT_LT(experts.Quantile(0.5), 0.5 * random_experts.Quantile(0.5));
   const double median = times.Quantile(0.5), p95 = times.Quantile(0.95);

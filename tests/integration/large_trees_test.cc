@@ -1,5 +1,5 @@
 // Tests the three services as processes with the largest trees of the papers, and a stored
-// calibration.
+// profile.
 #include <gmock/gmock.h>
 #include <signal.h>
 
@@ -56,10 +56,10 @@ TEST_F(ServicesTest, ATreeThatIsCutSaysByWhat) {
   EXPECT_LE(bastion.cycles.at(0).nodes(), 3u);
 }
 
-TEST_F(ServicesTest, AStoredCalibrationIsUsedAndThatOfAnotherDeviceIsRefused) {
+TEST_F(ServicesTest, AStoredProfileIsUsedAndThatOfAnotherDeviceIsRefused) {
   const testing::TempFolder folder;
-  const std::string path = folder.File("calibration.json");
-  testing::ServiceSystem& system = Start({absl::StrCat("--calibration_table=", path)});
+  const std::string path = folder.File("profile.json");
+  testing::ServiceSystem& system = Start({absl::StrCat("--latency_profile=", path)});
   ASSERT_TRUE(std::filesystem::exists(path));
   std::ifstream stream(path);
   std::string content((std::istreambuf_iterator<char>(stream)), {});
@@ -76,8 +76,8 @@ TEST_F(ServicesTest, AStoredCalibrationIsUsedAndThatOfAnotherDeviceIsRefused) {
   std::ofstream(path) << content;
   system.StartOrchestrator();
   EXPECT_FALSE(system.AwaitServing(absl::Seconds(5)));
-  EXPECT_THAT(system.Log("orchestrator"), HasSubstr("calibration of target on another "));
-  EXPECT_THAT(system.Log("orchestrator"), HasSubstr("remove this one to calibrate again"));
+  EXPECT_THAT(system.Log("orchestrator"), HasSubstr("profile of target on another "));
+  EXPECT_THAT(system.Log("orchestrator"), HasSubstr("remove this one to profile again"));
 }
 
 }  // namespace

@@ -134,7 +134,7 @@ class OverloadTest : public ::testing::Test {
                                               ParserOptions{.node_cap = {.on_cpu = 64}});
     SchedulerOptions options;
     options.max_running = kRunning;
-    options.link.calibration_limit = absl::Milliseconds(500);
+    options.link.profile_limit = absl::Milliseconds(500);
     options.link.dims = model_->config.dims;
     scheduler_ = std::make_unique<Scheduler>(options, &stages_->verifier(), &stages_->drafter(),
                                              [](bool) {});

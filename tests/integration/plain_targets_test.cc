@@ -5,7 +5,7 @@
 #include "client/bench/arm.h"
 #include "client/bench/load_plan.h"
 #include "client/inprocess/local_stages.h"
-#include "orchestrator/cost/calibration.h"
+#include "orchestrator/profile/verify_profile.h"
 #include "tests/support/golden_file.h"
 
 namespace bastion {
@@ -23,12 +23,12 @@ class PlainTargetsTest : public ::testing::TestWithParam<std::string> {
     auto stages = LocalStages::Create(options);
     ASSERT_TRUE(stages.ok()) << stages.status();
     stages_ = *std::move(stages);
-    CalibrationOptions quick;
+    ProfileOptions quick;
     quick.time_limit = absl::ZeroDuration();
     quick.session = uint64_t{1} << 40;
-    auto table = Calibrate(stages_->verifier(), Clock::Real(), quick);
+    auto table = MeasureProfile(stages_->verifier(), Clock::Real(), quick);
     ASSERT_TRUE(table.ok()) << table.status();
-    calibration_ = *std::move(table);
+    profile_ = *std::move(table);
     // A text that repeats itself, so that some of its continuations are accepted.
     const testing::GoldenFile golden(folder + "/golden.safetensors");
     BenchPrompt prompt = {"repeated", golden.Integers("tokens")};
@@ -46,7 +46,7 @@ class PlainTargetsTest : public ::testing::TestWithParam<std::string> {
     const auto plans = PlanLoads({.concurrency = {1}}, prompts_, settings);
     EXPECT_TRUE(plans.ok()) << plans.status();
     const ArmStages arm = {&stages_->verifier(), &stages_->drafter()};
-    const auto made = MakeLocalArm(policy, arm, calibration_, {});
+    const auto made = MakeLocalArm(policy, arm, profile_, {});
     EXPECT_TRUE(made.ok()) << made.status();
     auto run = (*made)->Run((*plans)[0], settings);
     EXPECT_TRUE(run.ok()) << run.status();
@@ -54,7 +54,7 @@ class PlainTargetsTest : public ::testing::TestWithParam<std::string> {
   }
 
   std::unique_ptr<LocalStages> stages_;
-  CalibrationTable calibration_;
+  LatencyProfile profile_;
   std::vector<BenchPrompt> prompts_;
 };
 

@@ -52,7 +52,7 @@ class SecureServicesTest : public ::testing::Test {
     orchestrator_ =
         Start("orchestrator", port_, "public_access",
               {"--target=" + kModels + "/target", "--verifier=" + verifier,
-               absl::StrCat("--drafter=127.0.0.1:", drafter_port_), "--calibration_limit=0s",
+               absl::StrCat("--drafter=127.0.0.1:", drafter_port_), "--profile_limit=0s",
                "--draft_timeout=10s", absl::StrCat("--health_listen=127.0.0.1:", health_port_)});
   }
 

@@ -18,7 +18,7 @@ absl::Duration TimeToServing() {
   options.target = models + "/target";
   options.drafter = models + "/drafter";
   options.dtype = "bf16";
-  options.orchestrator_flags = {"--calibration_limit=10s"};
+  options.orchestrator_flags = {"--profile_limit=10s"};
   testing::ServiceSystem system(options);
   StopWatch watch;
   system.StartVerifier();

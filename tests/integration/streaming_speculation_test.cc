@@ -9,7 +9,7 @@
 #include "client/bench/prompts.h"
 #include "client/inprocess/local_stages.h"
 #include "common/base/check.h"
-#include "orchestrator/cost/calibration.h"
+#include "orchestrator/profile/verify_profile.h"
 #include "tests/support/streaming_reference.h"
 
 namespace bastion {
@@ -34,12 +34,12 @@ class Pair {
     auto stages = LocalStages::Create(options);
     CHECK(stages.ok()) << stages.status();
     stages_ = *std::move(stages);
-    CalibrationOptions quick;
+    ProfileOptions quick;
     quick.row_counts = {1, 4, 16};
     quick.contexts = {16};
     quick.time_limit = absl::ZeroDuration();
     quick.session = uint64_t{1} << 40;
-    auto table = Calibrate(stages_->verifier(), Clock::Real(), quick);
+    auto table = MeasureProfile(stages_->verifier(), Clock::Real(), quick);
     CHECK(table.ok()) << table.status();
     table_ = *std::move(table);
   }
@@ -62,7 +62,7 @@ class Pair {
 
  private:
   std::unique_ptr<LocalStages> stages_;
-  CalibrationTable table_;
+  LatencyProfile table_;
 };
 
 // A prompt that is longer than sinks and window.

@@ -5,7 +5,7 @@
 
 #include "common/wire/codec.h"
 #include "gtest/gtest.h"
-#include "orchestrator/cost/calibration.h"
+#include "orchestrator/profile/random_tree.h"
 #include "tests/support/random_marginals.h"
 #include "tests/support/shared_pair.h"
 

@@ -121,7 +121,7 @@ class Services(DemoServices):
         flags = {'target': MODELS / 'target', 'listen': listen, 'dtype': 'bf16',
                  'verifier': self.address('verifier'), 'shared_memory': f'{folder}/shm',
                  'drafter': self.address('drafter') if name == 'orchestrator' else MODELS / 'drafter',
-                 'calibration_limit': '1s'}
+                 'profile_limit': '1s'}
         if name == 'orchestrator':
             flags['http_listen'] = f'127.0.0.1:{self.http[name]}'
         command = [self.binaries / f'bastion-{name}']

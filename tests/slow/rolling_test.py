@@ -27,7 +27,7 @@ NOTICE = 2  # Seconds between the end of the replica's part in the load and SIGT
 # The services share two cores. The demo pair runs on one thread each.
 SETTINGS = (f'drain.noticeSeconds={NOTICE}', 'drain.longestAnswerSeconds=60', 'verifier.cpus=1',
             'verifier.kvTokens=16384', 'drafter.kvTokens=16384', 'replicas=2', 'model.prior=true',
-            'orchestrator.flags[0]=--calibration_limit=1s')
+            'orchestrator.flags[0]=--profile_limit=1s')
 
 
 def pod_spec():

@@ -117,7 +117,7 @@ class SplitTest(unittest.TestCase):
     def start(self, *flags):
         certificates.make(self.folder, ','.join(f'IP:{self.network.address(host)}' for host in HOSTS))
         return self.stack.enter_context(
-            SplitServices(ARGUMENTS.bin, self.network, self.folder, ('--calibration_limit=2s', *flags)))
+            SplitServices(ARGUMENTS.bin, self.network, self.folder, ('--profile_limit=2s', *flags)))
 
     def check_texts(self, answers):
         for answer, text in zip(answers, self.texts, strict=True):

@@ -7,8 +7,8 @@
 namespace bastion::testing {
 
 // Verify times up to 128 rows: 10 ms plus 0.1 ms per row. The round trip takes 1 ms more.
-inline CalibrationTable LinearTable() {
-  CalibrationTable table;
+inline LatencyProfile LinearTable() {
+  LatencyProfile table;
   for (const int rows : {1, 16, 128}) {
     const double seconds = 0.010 + 0.0001 * rows;
     table.points.push_back({rows, 100, seconds, seconds + 0.001});

@@ -111,14 +111,14 @@ void ServiceSystem::StartDrafter() {
 void ServiceSystem::StartOrchestrator() {
   std::vector<std::string> flags = {
       "--target=" + options_.target, "--verifier=" + Address("verifier"),
-      "--drafter=" + Address("drafter"), "--calibration_limit=0s", "--draft_timeout=10s"};
+      "--drafter=" + Address("drafter"), "--profile_limit=0s", "--draft_timeout=10s"};
   if (std::filesystem::exists(options_.drafter + "/" + hub::kTransitionFileName)) {
     flags.push_back("--prior=" + options_.drafter);
   }
   // Sanitizers slow the services down. The last value of a flag counts.
   if (BASTION_SANITIZED) {
     flags.push_back("--peer_timeout=30s");
-    flags.push_back("--calibration_limit=500ms");
+    flags.push_back("--profile_limit=500ms");
   }
   flags.insert(flags.end(), options_.orchestrator_flags.begin(), options_.orchestrator_flags.end());
   orchestrator = Start("orchestrator", std::move(flags));

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "orchestrator/cost/calibration.h"
+#include "orchestrator/profile/verify_profile.h"
 
 namespace bastion::testing {
 namespace {
@@ -52,9 +52,9 @@ DeviceCurve DeviceCurve::Gpu() {
           }};
 }
 
-CalibrationTable DeviceCurve::Calibration() const {
-  CalibrationTable table;
-  std::vector<int> row_counts = CalibrationOptions().row_counts;
+LatencyProfile DeviceCurve::Profile() const {
+  LatencyProfile table;
+  std::vector<int> row_counts = ProfileOptions().row_counts;
   for (const int more : {192, 256, 384, 512}) row_counts.push_back(more);
   for (const int rows : row_counts) {
     const double seconds = 1e-3 * verify(rows);

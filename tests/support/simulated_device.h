@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "common/stages/stages.h"
-#include "orchestrator/cost/calibration_table.h"
+#include "orchestrator/cost/latency_profile.h"
 #include "tests/support/manual_clock.h"
 #include "tests/support/random_marginals.h"
 
@@ -73,8 +73,8 @@ struct DeviceCurve {
   // A model of an H100 with an 8 B target: nearly flat up to 64 rows, then tiles.
   static DeviceCurve Gpu();
 
-  // What calibration would measure on such a device.
-  [[nodiscard]] CalibrationTable Calibration() const;
+  // What profile would measure on such a device.
+  [[nodiscard]] LatencyProfile Profile() const;
 };
 
 class SimulatedDevice {

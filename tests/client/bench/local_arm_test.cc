@@ -39,7 +39,7 @@ class LocalArmTest : public ::testing::Test {
   std::unique_ptr<Arm> Make(const std::string& policy) {
     const ArmStages stages = {&device_.verifier(), &device_.drafter(), nullptr, &device_.clock(),
                               [this](absl::Duration step) { device_.Advance(step); }};
-    return *MakeLocalArm(policy, stages, device_.curve.Calibration(), {});
+    return *MakeLocalArm(policy, stages, device_.curve.Profile(), {});
   }
 
   DrawnTexts texts_;
@@ -138,7 +138,7 @@ TEST(LocalArmTextTest, TextsDoNotDependOnTheLoad) {
   FakeDrafter drafter(&verifier);
   const BenchSettings settings = {{}, /*max_new_tokens=*/12};
   const auto plans = PlanLoads({.concurrency = {1, 3}}, kPrompts, settings);
-  auto arm = MakeLocalArm("fixed:4", {&verifier, &drafter}, DeviceCurve::Demo().Calibration(), {});
+  auto arm = MakeLocalArm("fixed:4", {&verifier, &drafter}, DeviceCurve::Demo().Profile(), {});
   ASSERT_TRUE(arm.ok()) << arm.status();
   for (const LoadPlan& plan : *plans) {
     const auto run = (*arm)->Run(plan, settings);
@@ -167,7 +167,7 @@ TEST(LocalArmTextTest, AFullCachePreemptsRequestsAndChangesNoText) {
   const BenchSettings settings = {{}, /*max_new_tokens=*/60};
   const LoadPlan plan = PlanLoads({.concurrency = {6}}, prompts, settings)->front();
   for (const char* policy : {"ar", "fixed:16"}) {
-    auto arm = MakeLocalArm(policy, {&verifier, &drafter}, DeviceCurve::Demo().Calibration(), {});
+    auto arm = MakeLocalArm(policy, {&verifier, &drafter}, DeviceCurve::Demo().Profile(), {});
     const auto run = (*arm)->Run(plan, settings);
     ASSERT_TRUE(run.ok()) << run.status();
     for (size_t i = 0; i < prompts.size(); ++i) {
@@ -180,7 +180,7 @@ TEST(LocalArmTextTest, AFullCachePreemptsRequestsAndChangesNoText) {
 TEST(LocalArmTextTest, AFailureNamesThePolicyAndThePrompt) {
   FakeVerifier verifier;
   FakeDrafter drafter(&verifier);
-  const auto arm = MakeLocalArm("ar", {&verifier, &drafter}, DeviceCurve::Demo().Calibration(), {});
+  const auto arm = MakeLocalArm("ar", {&verifier, &drafter}, DeviceCurve::Demo().Profile(), {});
   const std::vector<BenchPrompt> prompts = {{"long", {1, 2, 3}}};
   const LoadPlan plan = PlanLoads({.concurrency = {1}}, prompts, {})->front();
   verifier.kv_tokens = 0;

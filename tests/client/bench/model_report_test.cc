@@ -15,23 +15,23 @@ using ::testing::IsEmpty;
 // One row takes 4 ms and every further row 0.1 ms, which the roofline below has no idea of: it
 // thinks that 1 byte takes 1 ns.
 LatencyModel ExampleModel() {
-  CalibratedTarget calibrated;
-  calibrated.target.model = "toy";
-  calibrated.target.dims = {.layers = 1,
-                            .hidden = 1000,
-                            .query_heads = 1,
-                            .kv_heads = 1,
-                            .head_dim = 10,
-                            .intermediate = 10,
-                            .vocabulary = 100,
-                            .bytes_per_element = 1};
-  calibrated.target.peaks = {.bytes_per_second = 1e9, .flops_per_second = 1e15};
+  ProfiledTarget profiled;
+  profiled.target.model = "toy";
+  profiled.target.dims = {.layers = 1,
+                          .hidden = 1000,
+                          .query_heads = 1,
+                          .kv_heads = 1,
+                          .head_dim = 10,
+                          .intermediate = 10,
+                          .vocabulary = 100,
+                          .bytes_per_element = 1};
+  profiled.target.peaks = {.bytes_per_second = 1e9, .flops_per_second = 1e15};
   for (const int rows : {1, 10, 100}) {
     const double seconds = 4e-3 + 1e-4 * (rows - 1);
-    calibrated.calibration.points.push_back({rows, 0, seconds, seconds});
+    profiled.profile.points.push_back({rows, 0, seconds, seconds});
   }
-  calibrated.calibration.points.push_back({100, 64, 1, 1, /*interpolated=*/true});
-  return *DescribeLatencyModel(calibrated);
+  profiled.profile.points.push_back({100, 64, 1, 1, /*interpolated=*/true});
+  return *DescribeLatencyModel(profiled);
 }
 
 TEST(ModelReportTest, TheLatencyModelIsReportedBesideThePapersFigure) {

@@ -19,12 +19,12 @@ using ::bastion::testing::FakeDrafter;
 using ::bastion::testing::FakeVerifier;
 using ::testing::HasSubstr;
 
-// Calibration says: 1 row takes 1 ms, 5 rows take `five` ms.
+// Profile says: 1 row takes 1 ms, 5 rows take `five` ms.
 TraceHeader Header(double five) {
   TraceHeader header;
   header.target = *FakeVerifier().Info();
   header.target.device = "a box";
-  header.calibration.points = {{1, 16, 0.001, 0.001}, {5, 16, 1e-3 * five, 1e-3 * five}};
+  header.profile.points = {{1, 16, 0.001, 0.001}, {5, 16, 1e-3 * five, 1e-3 * five}};
   return header;
 }
 
@@ -50,7 +50,7 @@ const EstimatorResult& Find(const ReplayReport& report, const std::string& name)
 }
 
 TEST(TraceReplayTest, AnEstimatorThatOverratesTheTreeLosesTheTree) {
-  // Plain: 1 token in 1 ms. Tree: 2 tokens in 1.5 ms, which calibration takes for 3 ms.
+  // Plain: 1 token in 1 ms. Tree: 2 tokens in 1.5 ms, which profile takes for 3 ms.
   Trace trace = {Header(/*five=*/3), {}};
   Add(30, Cycle(0, 1, 1), &trace);
   Add(10, Cycle(4, 1.5, 2), &trace);
@@ -101,7 +101,7 @@ TEST(TraceReplayTest, OtherStagesCountInTheChoice) {
 
 TEST(TraceReplayTest, CostModelsDoNotTeachEachOther) {
   Trace trace = {Header(/*five=*/3), {}};
-  Add(200, Cycle(0, 2, 1), &trace);  // Twice as slow as calibrated.
+  Add(200, Cycle(0, 2, 1), &trace);  // Twice as slow as profiled.
   const auto taught = ReplayTrace(trace);
   for (size_t i = 0; i < trace.cycles.size(); ++i) trace.cycles[i].model = static_cast<int>(i);
   const auto apart = ReplayTrace(trace);
@@ -113,9 +113,9 @@ TEST(TraceReplayTest, CostModelsDoNotTeachEachOther) {
 TEST(TraceReplayTest, TheBatchModelKnowsTheExpertsOfTheRecording) {
   // Random tokens touch 8 experts with 5 rows, this text 4. An expert takes 0.5 ms.
   Trace trace = {Header(/*five=*/4), {}};
-  trace.header.calibration.points[0].experts = 2;
-  trace.header.calibration.points[1].experts = 8;
-  trace.header.calibration.expert_seconds = 0.5e-3;
+  trace.header.profile.points[0].experts = 2;
+  trace.header.profile.points[1].experts = 8;
+  trace.header.profile.expert_seconds = 0.5e-3;
   CycleTrace tree = Cycle(4, 2, 1);
   tree.experts = 4;
   Add(20, tree, &trace);
@@ -161,7 +161,7 @@ class TraceFileTest : public ::testing::Test {
     const std::string file = folder_.File("traces.jsonl");
     FakeVerifier verifier;
     FakeDrafter drafter(&verifier);
-    const CalibrationTable table = DeviceCurve::Demo().Calibration();
+    const LatencyProfile table = DeviceCurve::Demo().Profile();
     auto recorder = TraceRecorder::Create(file, {*verifier.Info(), table});
     ArmStages stages = {&verifier, &drafter};
     stages.recorder = recorder->get();
@@ -179,7 +179,7 @@ class TraceFileTest : public ::testing::Test {
 TEST_F(TraceFileTest, ARecordingHasALinePerCycleWithItsSizesAndPredictions) {
   const auto trace = ReadTrace(Record());
   ASSERT_TRUE(trace.ok()) << trace.status();
-  EXPECT_FALSE(trace->header.calibration.points.empty());
+  EXPECT_FALSE(trace->header.profile.points.empty());
   int committed = 0;
   for (const CycleTrace& cycle : trace->cycles) {
     EXPECT_EQ(cycle.policy, "fixed:4");

@@ -21,7 +21,7 @@ using ::testing::SizeIs;
 class ServiceExaminerTest : public testing::SchedulerTest {
  protected:
   void Serve() {
-    options_.link.calibration_limit = absl::Milliseconds(200);
+    options_.link.profile_limit = absl::Milliseconds(200);
     StartAndAwaitReady();
     intake_.emplace(&parser_, scheduler_.get());
     service_.emplace(CallOptions{&model_.model(), scheduler_.get()}, &*intake_,

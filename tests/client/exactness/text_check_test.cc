@@ -18,8 +18,8 @@ using ::bastion::testing::ToyFault;
 using ::bastion::testing::ToyTarget;
 using ::testing::HasSubstr;
 
-CalibrationTable Table() {
-  CalibrationTable table;
+LatencyProfile Table() {
+  LatencyProfile table;
   for (const int rows : {1, 4, 16, 64}) {
     const double seconds = 0.010 + 0.0001 * rows;
     table.points.push_back({rows, 16, seconds, seconds + 0.001});

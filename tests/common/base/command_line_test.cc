@@ -12,11 +12,13 @@ ABSL_FLAG(
     "Generate to the limit even if the model ends the text. Without this flag, the answer ends "
     "at the first end-of-text token.");
 ABSL_FLAG(std::vector<std::string>, listen, {}, "Addresses to listen on.");
+ABSL_FLAG(std::string, latency_profile, "", "A flag that had another name.");
 ABSL_FLAG(double, forgotten, 0.5, "A flag that no group lists.");
 
 namespace bastion {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -56,6 +58,18 @@ std::vector<std::string> Renamed(std::vector<std::string> texts) {
   Arguments arguments(std::move(texts));
   UnderscoreFlagNames(arguments.count(), arguments.values());
   return arguments.texts();
+}
+
+TEST(RenameOldFlagsTest, OldNamesOfFlagsMeanTheNewOnes) {
+  Arguments arguments({"program", "--calibration-table=a=b", "--calibration_table", "c",
+                       "--calibration_limit=3s", "--", "--calibration_table"});
+  UnderscoreFlagNames(arguments.count(), arguments.values());
+  RenameOldFlags(arguments.count(), arguments.values());
+  const std::vector<std::string> renamed(arguments.values(),
+                                         arguments.values() + arguments.count());
+  // This program has no --profile_limit.
+  EXPECT_THAT(renamed, ElementsAre("program", "--latency_profile=a=b", "--latency_profile", "c",
+                                   "--calibration_limit=3s", "--", "--calibration_table"));
 }
 
 TEST(UnderscoreFlagNamesTest, ChangesOnlyFlagNames) {

@@ -165,10 +165,10 @@ std::vector<std::string> Replica::Flags(Service service) const {
   }
   if (service == Service::kOrchestrator) {
     add("--verifier=" + AddressOver(Link::kOrchestratorToVerifier),
-        "--drafter=" + AddressOver(Link::kOrchestratorToDrafter), "--calibration_limit=0s",
+        "--drafter=" + AddressOver(Link::kOrchestratorToDrafter), "--profile_limit=0s",
         "--draft_timeout=500ms", "--learn_prior=" + state_ + "/prior",
         "--acceptance_calibration=" + state_ + "/acceptance",
-        "--calibration_table=" + state_ + "/costs");
+        "--latency_profile=" + state_ + "/costs");
     if (options_.network) add(absl::StrCat("--health_listen=127.0.0.1:", health_port_));
     return flags;
   }

@@ -13,7 +13,7 @@ TargetInfo Target() {
 }
 
 // 1, 8 and 16 rows take 10, 11 and 30 ms, which no line fits. The round trips took 1 ms more.
-CalibrationTable Table() {
+LatencyProfile Table() {
   return {{{1, 100, 0.010, 0.011}, {8, 100, 0.011, 0.012}, {16, 100, 0.030, 0.031}}};
 }
 
@@ -99,8 +99,8 @@ TEST(CostModelTest, LearnsFromTheTraceTheRoundTripAndTheTreeTime) {
 
 // One row takes 10 ms and every further row 1 ms. Per 100 cached tokens, the root takes 1 ms more
 // and every further row 0.5 ms.
-CalibrationTable TableWithContexts() {
-  CalibrationTable table;
+LatencyProfile TableWithContexts() {
+  LatencyProfile table;
   for (const int context : {0, 1000}) {
     for (const int rows : {1, 9, 65}) {
       const double attention = context / 100.0 * (1 + 0.5 * (rows - 1));
@@ -244,7 +244,7 @@ TEST(CostModelTest, EmptyTraceIsIgnored) {
 
 TEST(CostModelTest, InvalidTargetTableOrEstimatorIsAnError) {
   EXPECT_FALSE(CostModel::Fit(TargetInfo(), Table()).ok());
-  EXPECT_FALSE(CostModel::Fit(Target(), CalibrationTable()).ok());
+  EXPECT_FALSE(CostModel::Fit(Target(), LatencyProfile()).ok());
   EXPECT_FALSE(CostModel::Fit(Target(), Table(), {.measured = "oracle"}).ok());
 }
 

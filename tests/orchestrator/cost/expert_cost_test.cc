@@ -24,8 +24,8 @@ double TouchedByText(int rows) { return Touched(1 + 0.4 * (rows - 1)); }
 // 2 ms, 0.05 ms per row, and 0.1 ms per expert.
 double Seconds(double rows, double experts) { return 1e-3 * (2 + 0.05 * rows + 0.1 * experts); }
 
-CalibrationTable ExpertTable() {
-  CalibrationTable table;
+LatencyProfile ExpertTable() {
+  LatencyProfile table;
   for (const int rows : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128}) {
     const double seconds = Seconds(rows, Touched(rows));
     table.points.push_back({rows, 0, seconds, seconds, false, Touched(rows)});
@@ -34,7 +34,7 @@ CalibrationTable ExpertTable() {
   return table;
 }
 
-CostModel Model(const CalibrationTable& table) {
+CostModel Model(const LatencyProfile& table) {
   TargetInfo target;
   target.dims = {2, 4, 2, 1, 3, 5, 10, 2};
   target.peaks = {1e6, 1e6};
@@ -65,7 +65,7 @@ TEST(ExpertCostTest, TheFirstPredictionIsThatOfTheTable) {
 }
 
 TEST(ExpertCostTest, CallsOfOneSizeTeachWhatTheTextTouchesAtAllSizes) {
-  CalibrationTable table = ExpertTable();
+  LatencyProfile table = ExpertTable();
   CostModel costs = Model(table);
   table.expert_seconds = 0;
   CostModel without = Model(table);
@@ -188,10 +188,10 @@ TEST(ExpertCostTest, OneRowTellsNothingAndNoReportTeachesNothing) {
 }
 
 TEST(ExpertCostTest, ATargetWithoutExpertsHasNoSuchCost) {
-  CalibrationTable dense = ExpertTable();
-  for (CalibrationPoint& point : dense.points) point.experts = 0;
+  LatencyProfile dense = ExpertTable();
+  for (ProfilePoint& point : dense.points) point.experts = 0;
   EXPECT_EQ(ExpertCost::Make(dense), nullptr);
-  CalibrationTable no_slope = ExpertTable();
+  LatencyProfile no_slope = ExpertTable();
   no_slope.expert_seconds = 0;
   EXPECT_EQ(ExpertCost::Make(no_slope), nullptr);
   EXPECT_EQ(ExpertCost::Make({}), nullptr);
@@ -209,7 +209,7 @@ TEST(ExpertCostTest, ATargetWithoutExpertsHasNoSuchCost) {
 }
 
 TEST(ExpertCostTest, AnExpertTimeThatIsTooLargeLeavesPositiveCosts) {
-  CalibrationTable table = ExpertTable();
+  LatencyProfile table = ExpertTable();
   table.expert_seconds = 1;
   CostModel costs = Model(table);
   for (int i = 0; i < 100; ++i) Observe(costs, 32, 8, Seconds(32, 8));

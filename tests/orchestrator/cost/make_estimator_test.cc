@@ -10,7 +10,7 @@ namespace {
 using ::bastion::testing::TinyRoofline;
 using ::testing::HasSubstr;
 
-CalibrationTable MeasuredTable() {
+LatencyProfile MeasuredTable() {
   // Measured time = 2·R(rows, context) + 1, where R is the time of TinyRoofline() in seconds.
   // R(1, 0) = 1.02. R(3, 0) = 1.78, from 2·[80+42+2(72+60+36+180+36)] = 1780 bytes at 1000 bytes/s.
   return {{{1, 0, 3.04, 3.1}, {3, 0, 4.56, 4.7}}};

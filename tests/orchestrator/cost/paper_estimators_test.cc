@@ -15,7 +15,7 @@ using ::bastion::testing::TinyRoofline;
 using Kind = PaperEstimator::Kind;
 
 // On the line T = 2·R + 1: 2·1.02 + 1 = 3.04 and 2·1.78 + 1 = 4.56. So a = 2 and b = 1.
-CalibrationTable TwoPoints() { return {{{1, 0, 3.04, 3.1}, {3, 0, 4.56, 4.7}}}; }
+LatencyProfile TwoPoints() { return {{{1, 0, 3.04, 3.1}, {3, 0, 4.56, 4.7}}}; }
 
 PaperEstimators Estimators() { return *PaperEstimators::Make(TinyRoofline(), TwoPoints()); }
 

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "gtest/gtest.h"
-#include "orchestrator/cost/calibration_file.h"
 #include "orchestrator/cost/make_estimator.h"
+#include "orchestrator/profile/profile_file.h"
 #include "tests/orchestrator/cost/tiny_model.h"
 
 namespace bastion {
@@ -20,7 +20,7 @@ using ::bastion::testing::TinyRoofline;
 //             = 23.934912 / 9.425456 = 2.539391
 //   static: errors 0
 TEST(PaperFitTest, ErrorsMatchAHandComputation) {
-  const CalibrationTable table = {
+  const LatencyProfile table = {
       {{1, 0, 3.04, 0}, {3, 0, 4.56, 0}, {3, 7, 5.568, 0}, {9, 9, 1e3, 0, /*interpolated=*/true}}};
   const auto fit = FitPaperModels(TinyRoofline(), table);
   ASSERT_TRUE(fit.ok()) << fit.status();
@@ -38,17 +38,17 @@ TEST(PaperFitTest, NoMeasuredPointsAreAnError) {
   EXPECT_FALSE(FitPaperModels(TinyRoofline(), {{{1, 0, 1, 1, /*interpolated=*/true}}}).ok());
 }
 
-// Calibrations of the demo pair with both types of weights, recorded with `bastion-bench
-// --calibration_table` on a machine with two cores. The bare roofline is closer there than in the
+// Profiles of the demo pair with both types of weights, recorded with `bastion-bench
+// --latency_profile` on a machine with two cores. The bare roofline is closer there than in the
 // paper, because its peaks are measured with the engine's own kernels.
 TEST(PaperFitTest, StaticIsCloserToRecordedTimesThanTheBareRoofline) {
   for (const char* name : {"demo_bf16", "demo_int8"}) {
-    const auto recorded = ReadCalibrationFile(
-        std::string(BASTION_SOURCE_DIR) + "/tests/orchestrator/cost/recorded/" + name + ".json");
+    const auto recorded = ReadProfileFile(std::string(BASTION_SOURCE_DIR) +
+                                          "/tests/orchestrator/cost/recorded/" + name + ".json");
     ASSERT_TRUE(recorded.ok()) << recorded.status();
     const auto roofline = Roofline::Make(recorded->target.dims, recorded->target.peaks);
     ASSERT_TRUE(roofline.ok()) << roofline.status();
-    const auto fit = FitPaperModels(*roofline, recorded->calibration);
+    const auto fit = FitPaperModels(*roofline, recorded->profile);
     ASSERT_TRUE(fit.ok()) << fit.status();
     EXPECT_LT(fit->static_rmse, fit->scaled_rmse) << name;
     EXPECT_LE(fit->scaled_rmse, fit->roofline_rmse) << name;

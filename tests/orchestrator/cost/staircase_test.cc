@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 // Milliseconds:      rows 1   4   8
 //   context 100          10  12  20
 //   context 300          14  20  40
-std::vector<CalibrationPoint> Points() {
+std::vector<ProfilePoint> Points() {
   return {{1, 100, 0.010, 0}, {4, 100, 0.012, 0}, {8, 100, 0.020, 0},
           {1, 300, 0.014, 0}, {4, 300, 0.020, 0}, {8, 300, 0.040, 0}};
 }
@@ -29,7 +29,7 @@ double Milliseconds(const Staircase& staircase, int rows, int context) {
 
 TEST(StaircaseTest, PredictsTheMeasuredPoints) {
   const Staircase staircase = SampleStaircase();
-  for (const CalibrationPoint& point : Points()) {
+  for (const ProfilePoint& point : Points()) {
     EXPECT_NEAR(Milliseconds(staircase, point.rows, point.context), 1000 * point.seconds, 1e-6);
   }
   EXPECT_THAT(staircase.row_counts(), ElementsAre(1, 4, 8));
@@ -179,7 +179,7 @@ TEST(StaircaseTest, RefusesAnEmptyTable) {
 }
 
 TEST(StaircaseTest, RefusesAGridWithAHole) {
-  std::vector<CalibrationPoint> points = Points();
+  std::vector<ProfilePoint> points = Points();
   points.pop_back();
   EXPECT_THAT(Staircase::Make(points).status().message(),
               HasSubstr("do not form a full grid of 3 row counts"));
@@ -187,11 +187,11 @@ TEST(StaircaseTest, RefusesAGridWithAHole) {
 
 TEST(StaircaseTest, RefusesTimesThatAreNotPositive) {
   EXPECT_THAT(Staircase::Make({{4, 100, 0.0, 0}}).status().message(),
-              HasSubstr("invalid calibration point: 4 rows, context 100, 0 s"));
+              HasSubstr("invalid profile point: 4 rows, context 100, 0 s"));
   EXPECT_THAT(Staircase::Make({{0, 100, 1.0, 0}}).status().message(),
-              HasSubstr("invalid calibration point: 0 rows, context 100, 1 s"));
+              HasSubstr("invalid profile point: 0 rows, context 100, 1 s"));
   EXPECT_THAT(Staircase::Make({{4, -1, 1.0, 0}}).status().message(),
-              HasSubstr("invalid calibration point: 4 rows, context -1, 1 s"));
+              HasSubstr("invalid profile point: 4 rows, context -1, 1 s"));
 }
 
 }  // namespace

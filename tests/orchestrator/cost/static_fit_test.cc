@@ -14,11 +14,11 @@ using ::bastion::testing::TinyRoofline;
 // In this file, R(rows, context) is the time of TinyRoofline() in seconds.
 //
 // Points with the measured time a·R + b, with noise of relative size `noise`.
-std::vector<CalibrationPoint> PointsOn(double a, double b, double noise = 0) {
+std::vector<ProfilePoint> PointsOn(double a, double b, double noise = 0) {
   std::mt19937 random(1);
   std::normal_distribution<> gauss(1.0, noise);
   const Roofline roofline = TinyRoofline();
-  std::vector<CalibrationPoint> points;
+  std::vector<ProfilePoint> points;
   for (const int context : {0, 16, 64}) {
     for (const int rows : {1, 2, 4, 8, 16, 32, 64}) {
       const double seconds = a * roofline.Seconds(rows, context) + b;
@@ -68,8 +68,8 @@ TEST(StaticFitTest, FitsTheLineThroughTwoPoints) {
 }
 
 TEST(StaticFitTest, InterpolatedPointsDoNotCount) {
-  const std::vector<CalibrationPoint> measured = {{1, 0, 2.0, 0}, {3, 7, 5.0, 0}};
-  std::vector<CalibrationPoint> points = measured;
+  const std::vector<ProfilePoint> measured = {{1, 0, 2.0, 0}, {3, 7, 5.0, 0}};
+  std::vector<ProfilePoint> points = measured;
   points.push_back({3, 0, 0.1, 0, /*interpolated=*/true});
   const StaticLine line = *StaticFit::Fit(TinyRoofline(), points);
   EXPECT_EQ(line.slope, StaticFit::Fit(TinyRoofline(), measured)->slope);

@@ -12,7 +12,7 @@ constexpr bool kPlain = false;
 
 // One sequence: 1 ms, and 0.1 ms per row.
 VerifyCost Sample(double sequence_seconds = 0.15e-3) {
-  std::vector<CalibrationPoint> points;
+  std::vector<ProfilePoint> points;
   for (const int rows : {1, 2, 4, 8, 16, 32, 64, 128}) {
     points.push_back({rows, 0, 1e-3 + 1e-4 * rows, 0});
   }
@@ -55,14 +55,14 @@ TEST(VerifyCostTest, FollowsADeviceWhoseSpeedChanges) {
   }
 }
 
-TEST(VerifyCostTest, RecoversFromACalibrationBesideANoisyNeighbor) {
+TEST(VerifyCostTest, RecoversFromAProfileBesideANoisyNeighbor) {
   VerifyCost cost = Sample(/*sequence_seconds=*/5e-3);
   for (int i = 0; i < 50; ++i) cost.Observe(Roots(32), kPlain, Truth(Roots(32)));
   EXPECT_NEAR(absl::FDivDuration(cost.Predict(Roots(32), kPlain), Truth(Roots(32))), 1, 0.05);
 }
 
-TEST(VerifyCostTest, RecoversFromCalibratedContextsThatAreTooSlow) {
-  std::vector<CalibrationPoint> points;
+TEST(VerifyCostTest, RecoversFromProfiledContextsThatAreTooSlow) {
+  std::vector<ProfilePoint> points;
   for (const int rows : {1, 2, 4, 8, 16, 32, 64, 128}) {
     points.push_back({rows, 0, 1e-3 + 1e-4 * rows, 0});
     points.push_back({rows, 256, 2e-3 + 1e-4 * rows, 0});  // 1 ms per sequence.

@@ -114,7 +114,7 @@ class Server {
   SimulatedDevice device_;
   const Others others_;
   std::optional<absl::Duration> target_;
-  CostModel costs_ = *CostModel::Fit(device_.Target(), device_.curve.Calibration());
+  CostModel costs_ = *CostModel::Fit(device_.Target(), device_.curve.Profile());
   SpeculationMemory memory_;
   DecodeCycle cycle_{device_.Target(), &device_.drafter(), &device_.verifier(), &costs_,
                      &device_.clock()};

@@ -70,7 +70,7 @@ class Simulation {
       : device(curve, &load->texts(), kNoise),
         policy_(*Policy::Parse(policy)),
         load_(load),
-        costs_(*CostModel::Fit(device.Target(), curve.Calibration())),
+        costs_(*CostModel::Fit(device.Target(), curve.Profile())),
         memory_(load->prior()),
         cycle_(device.Target(), &device.drafter(), &device.verifier(), &costs_, &device.clock()) {
     live_.resize(concurrency);

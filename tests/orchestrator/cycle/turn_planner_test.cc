@@ -78,7 +78,7 @@ class TurnPlannerTest : public ::testing::Test {
 
   DrawnTexts texts_;
   SimulatedDevice device_{Linear(), &texts_};
-  CostModel costs_ = *CostModel::Fit(device_.Target(), device_.curve.Calibration());
+  CostModel costs_ = *CostModel::Fit(device_.Target(), device_.curve.Profile());
   SpeculationMemory memory_;
   uint64_t next_session_ = 0;
 };

@@ -3,9 +3,9 @@
 #include <random>
 
 #include "benchmark/benchmark.h"
-#include "orchestrator/cost/calibration.h"
 #include "orchestrator/policy/request_policy.h"
 #include "orchestrator/policy/speculation_memory.h"
+#include "orchestrator/profile/verify_profile.h"
 #include "tests/support/random_marginals.h"
 #include "tests/support/transition_tables.h"
 
@@ -13,9 +13,9 @@ namespace bastion {
 namespace {
 
 CostModel Costs() {
-  CalibrationTable table;
+  LatencyProfile table;
   for (const int context : {16, 256, 1024}) {
-    for (const int rows : CalibrationOptions().row_counts) {
+    for (const int rows : ProfileOptions().row_counts) {
       const double seconds = 1e-3 + 1e-5 * rows + 1e-7 * context;
       table.points.push_back({rows, context, seconds, seconds});
     }

@@ -141,7 +141,7 @@ class SharedVerifier final : public Verifier {
     MutexLock lock(&mutex_);
     return mutex_.AwaitWithTimeout(waits, absl::Seconds(20));
   }
-  // Forgets the calls so far, e.g. those of the calibration.
+  // Forgets the calls so far, e.g. those of the profile.
   void ForgetCalls() {
     MutexLock lock(&mutex_);
     opened_.clear();
@@ -249,7 +249,7 @@ class SchedulerTest : public ::testing::Test {
  protected:
   void SetUp() override {
     options_.link.dims = verifier_.Info()->dims;
-    options_.link.calibration_limit = absl::Seconds(1);
+    options_.link.profile_limit = absl::Seconds(1);
   }
 
   void Start() {

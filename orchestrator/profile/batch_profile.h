@@ -1,7 +1,8 @@
-// Batch calibration: measures what a verify call takes longer if its rows belong to several
-// sequences instead of one (the third part of VerifyCost). Runs once at startup, after Calibrate.
-#ifndef BASTION_ORCHESTRATOR_COST_BATCH_CALIBRATION_H_
-#define BASTION_ORCHESTRATOR_COST_BATCH_CALIBRATION_H_
+// Batch profile: measures what a verify call takes longer if its rows belong to several
+// sequences instead of one (the third part of VerifyCost). Runs once at startup, after
+// MeasureProfile.
+#ifndef BASTION_ORCHESTRATOR_PROFILE_BATCH_PROFILE_H_
+#define BASTION_ORCHESTRATOR_PROFILE_BATCH_PROFILE_H_
 
 #include <cstdint>
 
@@ -12,7 +13,7 @@
 
 namespace bastion {
 
-struct BatchCalibrationOptions {
+struct BatchProfileOptions {
   int sequences = 32;  // Lowered to what the verifier can open and hold, and to its max_rows.
   int context = 16;    // Tokens per sequence.
   int repetitions = 9;
@@ -25,8 +26,8 @@ struct BatchCalibrationOptions {
 // 0 if it is negative, or if fewer than two sequences can be opened. Closes its sequences. Returns
 // the verifier's error.
 [[nodiscard]] absl::StatusOr<double> MeasureSequenceSeconds(Verifier& verifier, const Clock& clock,
-                                                            const BatchCalibrationOptions& options);
+                                                            const BatchProfileOptions& options);
 
 }  // namespace bastion
 
-#endif  // BASTION_ORCHESTRATOR_COST_BATCH_CALIBRATION_H_
+#endif  // BASTION_ORCHESTRATOR_PROFILE_BATCH_PROFILE_H_

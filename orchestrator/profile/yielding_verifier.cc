@@ -1,4 +1,4 @@
-#include "orchestrator/cost/yielding_verifier.h"
+#include "orchestrator/profile/yielding_verifier.h"
 
 #include "common/base/check.h"
 #include "common/base/status.h"

@@ -1,4 +1,4 @@
-#include "orchestrator/cost/calibration_file.h"
+#include "orchestrator/profile/profile_file.h"
 
 #include <filesystem>
 #include <fstream>
@@ -66,17 +66,17 @@ std::string Named(const TargetInfo& target) {
 }
 
 absl::Status DamagedError(const std::string& path, const std::string& problem) {
-  return absl::InvalidArgumentError(absl::StrCat(path, ": not a calibration of format ", kVersion,
-                                                 " (", problem, "); remove it to calibrate again"));
+  return absl::InvalidArgumentError(absl::StrCat(path, ": not a profile of format ", kVersion, " (",
+                                                 problem, "); remove it to profile again"));
 }
 
 }  // namespace
 
-json CalibrationJson(const CalibratedTarget& calibrated) {
-  const TargetInfo& target = calibrated.target;
-  const DevicePeaks& peaks = calibrated.calibration.PeaksFor(target);
+json ProfileJson(const ProfiledTarget& profiled) {
+  const TargetInfo& target = profiled.target;
+  const DevicePeaks& peaks = profiled.profile.PeaksFor(target);
   json points = json::array();
-  for (const CalibrationPoint& point : calibrated.calibration.points) {
+  for (const ProfilePoint& point : profiled.profile.points) {
     points.push_back({point.rows, point.context, point.seconds, point.round_trip_seconds,
                       point.interpolated, point.experts});
   }
@@ -88,33 +88,33 @@ json CalibrationJson(const CalibratedTarget& calibrated) {
            {{"bytes_per_second", peaks.bytes_per_second},
             {"flops_per_second", peaks.flops_per_second}}},
           {"calibration", points},
-          {"sequence_seconds", calibrated.calibration.sequence_seconds},
-          {"expert_seconds", calibrated.calibration.expert_seconds}};
+          {"sequence_seconds", profiled.profile.sequence_seconds},
+          {"expert_seconds", profiled.profile.expert_seconds}};
 }
 
-CalibratedTarget ParseCalibration(const json& object) {
-  CalibratedTarget calibrated;
-  calibrated.target.model = object.value("target", "");
-  calibrated.target.device = object.at("device").get<std::string>();
-  calibrated.target.max_rows = object.at("max_rows").get<int>();
-  calibrated.target.dims = ParseDims(object.at("dims"));
+ProfiledTarget ParseProfile(const json& object) {
+  ProfiledTarget profiled;
+  profiled.target.model = object.value("target", "");
+  profiled.target.device = object.at("device").get<std::string>();
+  profiled.target.max_rows = object.at("max_rows").get<int>();
+  profiled.target.dims = ParseDims(object.at("dims"));
   const json& peaks = object.at("peaks");
-  calibrated.target.peaks = {peaks.at("bytes_per_second").get<double>(),
-                             peaks.at("flops_per_second").get<double>()};
+  profiled.target.peaks = {peaks.at("bytes_per_second").get<double>(),
+                           peaks.at("flops_per_second").get<double>()};
   for (const json& point : object.at("calibration")) {
-    calibrated.calibration.points.push_back({point.at(0).get<int>(), point.at(1).get<int>(),
-                                             point.at(2).get<double>(), point.at(3).get<double>(),
-                                             point.size() > 4 && point.at(4).get<bool>(),
-                                             point.size() > 5 ? point.at(5).get<double>() : 0.0});
+    profiled.profile.points.push_back({point.at(0).get<int>(), point.at(1).get<int>(),
+                                       point.at(2).get<double>(), point.at(3).get<double>(),
+                                       point.size() > 4 && point.at(4).get<bool>(),
+                                       point.size() > 5 ? point.at(5).get<double>() : 0.0});
   }
-  calibrated.calibration.sequence_seconds = object.at("sequence_seconds").get<double>();
+  profiled.profile.sequence_seconds = object.at("sequence_seconds").get<double>();
   // Earlier versions did not write it.
-  calibrated.calibration.expert_seconds = object.value("expert_seconds", 0.0);
-  calibrated.calibration.peaks = calibrated.target.peaks;
-  return calibrated;
+  profiled.profile.expert_seconds = object.value("expert_seconds", 0.0);
+  profiled.profile.peaks = profiled.target.peaks;
+  return profiled;
 }
 
-absl::StatusOr<CalibratedTarget> ReadCalibrationFile(const std::string& path) {
+absl::StatusOr<ProfiledTarget> ReadProfileFile(const std::string& path) {
   RETURN_IF_ERROR(CheckDataFile(path));
   std::ifstream stream(path);
   if (!stream) {
@@ -126,36 +126,35 @@ absl::StatusOr<CalibratedTarget> ReadCalibrationFile(const std::string& path) {
     if (object.value("calibration_file", 0) != kVersion) {
       return DamagedError(path, "it has another version, or none");
     }
-    CalibratedTarget calibrated = ParseCalibration(object);
-    for (const CalibrationPoint& point : calibrated.calibration.points) {
+    ProfiledTarget profiled = ParseProfile(object);
+    for (const ProfilePoint& point : profiled.profile.points) {
       if (point.rows >= 1 && point.context >= 0 && point.seconds > 0) continue;
       return DamagedError(path, absl::StrCat("a point has ", point.rows, " rows, context ",
                                              point.context, " and ", point.seconds, " s"));
     }
-    if (calibrated.calibration.points.empty()) return DamagedError(path, "it has no points");
-    return calibrated;
+    if (profiled.profile.points.empty()) return DamagedError(path, "it has no points");
+    return profiled;
   } catch (const json::exception& error) {
     return DamagedError(path, error.what());
   }
 }
 
-absl::StatusOr<CalibrationTable> ReadCalibration(const std::string& path,
-                                                 const TargetInfo& target) {
-  ASSIGN_OR_RETURN(CalibratedTarget calibrated, ReadCalibrationFile(path));
-  const TargetInfo& other = calibrated.target;
+absl::StatusOr<LatencyProfile> ReadProfile(const std::string& path, const TargetInfo& target) {
+  ASSIGN_OR_RETURN(ProfiledTarget profiled, ReadProfileFile(path));
+  const TargetInfo& other = profiled.target;
   if (other.model == target.model && other.device == target.device && other.dims == target.dims) {
-    return std::move(calibrated.calibration);
+    return std::move(profiled.profile);
   }
   const std::string shape =
       other.dims == target.dims ? "" : ", whose layers or types have other sizes";
   return absl::FailedPreconditionError(absl::StrCat(
-      path, " is a calibration of ", Named(other), ", but the verifier runs ", Named(target), shape,
-      "; use another file, or remove this one to calibrate again"));
+      path, " is a profile of ", Named(other), ", but the verifier runs ", Named(target), shape,
+      "; use another file, or remove this one to profile again"));
 }
 
-absl::Status WriteCalibration(const std::string& path, const CalibratedTarget& calibrated) {
+absl::Status WriteProfile(const std::string& path, const ProfiledTarget& profiled) {
   RETURN_IF_ERROR(CheckDataFile(path));
-  json object = CalibrationJson(calibrated);
+  json object = ProfileJson(profiled);
   object["calibration_file"] = kVersion;
   const std::string unfinished = path + ".tmp";
   std::ofstream stream(unfinished);

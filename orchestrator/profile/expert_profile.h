@@ -1,7 +1,7 @@
-// Expert calibration: measures what a verify call takes longer for each expert that it touches, for
-// a target with a mixture of experts (ExpertCost). Runs once at startup, after Calibrate.
-#ifndef BASTION_ORCHESTRATOR_COST_EXPERT_CALIBRATION_H_
-#define BASTION_ORCHESTRATOR_COST_EXPERT_CALIBRATION_H_
+// Expert profile: measures what a verify call takes longer for each expert that it touches, for
+// a target with a mixture of experts (ExpertCost). Runs once at startup, after MeasureProfile.
+#ifndef BASTION_ORCHESTRATOR_PROFILE_EXPERT_PROFILE_H_
+#define BASTION_ORCHESTRATOR_PROFILE_EXPERT_PROFILE_H_
 
 #include <cstdint>
 #include <vector>
@@ -13,7 +13,7 @@
 
 namespace bastion {
 
-struct ExpertCalibrationOptions {
+struct ExpertProfileOptions {
   // Row counts that do not fit into a forward, the KV cache or the maximum context are left out.
   std::vector<int> row_counts = {4, 8, 16, 32};
   int context = 16;  // Tokens before the rows.
@@ -27,8 +27,8 @@ struct ExpertCalibrationOptions {
 // repeats a token and touches few experts. 0 if no row count fits, or if more experts take no more
 // time. Closes its sequences. Returns the verifier's error.
 [[nodiscard]] absl::StatusOr<double> MeasureExpertSeconds(Verifier& verifier, const Clock& clock,
-                                                          const ExpertCalibrationOptions& options);
+                                                          const ExpertProfileOptions& options);
 
 }  // namespace bastion
 
-#endif  // BASTION_ORCHESTRATOR_COST_EXPERT_CALIBRATION_H_
+#endif  // BASTION_ORCHESTRATOR_PROFILE_EXPERT_PROFILE_H_

@@ -1,4 +1,4 @@
-// Calibration: measures the verify time of the real verifier over row counts and context lengths.
+// Profile: measures the verify time of the real verifier over row counts and context lengths.
 // It runs once at startup, before the first request; the estimators (estimator.h) are fitted to the
 // result.
 //
@@ -19,8 +19,8 @@
 // times as long as one, and large trees pay; on a CPU, they take a hundred times as long, and
 // measuring them would only delay the start. So the further row counts are measured in ascending
 // order, and only while rows are cheap.
-#ifndef BASTION_ORCHESTRATOR_COST_CALIBRATION_H_
-#define BASTION_ORCHESTRATOR_COST_CALIBRATION_H_
+#ifndef BASTION_ORCHESTRATOR_PROFILE_VERIFY_PROFILE_H_
+#define BASTION_ORCHESTRATOR_PROFILE_VERIFY_PROFILE_H_
 
 #include <cstdint>
 #include <functional>
@@ -32,11 +32,11 @@
 #include "common/base/clock.h"
 #include "common/stages/draft_tree.h"
 #include "common/stages/stages.h"
-#include "orchestrator/cost/calibration_table.h"
+#include "orchestrator/cost/latency_profile.h"
 
 namespace bastion {
 
-struct CalibrationOptions {
+struct ProfileOptions {
   // Row counts above the verifier's max_rows, and contexts that do not fit, are lowered to the
   // largest value that fits. 17, 33 and 65 show the steps after multiples of 16.
   std::vector<int> row_counts = {1,  2,  3,  4,  5,  6,  8,  10, 12, 16,
@@ -64,7 +64,7 @@ struct CalibrationOptions {
   // Called after each verify. `done` also counts planned verifies that turned out to be
   // unnecessary. `total` increases once if further row counts are measured.
   std::function<void(int done, int total)> progress = nullptr;
-  // CalibrateWithBar only. The file that keeps the result (calibration_file.h): if it exists,
+  // MeasureProfileWithBar only. The file that keeps the result (profile_file.h): if it exists,
   // nothing is measured, else it is written. Empty: none.
   std::string file = {};
 };
@@ -72,22 +72,18 @@ struct CalibrationOptions {
 // Opens, prefills, verifies and closes its own sequences; it also closes them after an error.
 // Returns the verifier's error; INTERNAL if the verifier reports no time; INVALID_ARGUMENT if no
 // point fits the verifier's limits.
-[[nodiscard]] absl::StatusOr<CalibrationTable> Calibrate(Verifier& verifier, const Clock& clock,
-                                                         const CalibrationOptions& options);
+[[nodiscard]] absl::StatusOr<LatencyProfile> MeasureProfile(Verifier& verifier, const Clock& clock,
+                                                            const ProfileOptions& options);
 
-// Calibrate, MeasureSequenceSeconds and, for a target with experts, MeasureExpertSeconds, with the
-// real clock and a progress bar on stderr, labeled `what`; or the content of options.file. Yields
-// to other users of the verifier (yielding_verifier.h), at the cost of fewer points within the time
-// limit. Replaces options.progress. Returns the errors of these functions and of ReadCalibration.
-// Logs an error of WriteCalibration.
-[[nodiscard]] absl::StatusOr<CalibrationTable> CalibrateWithBar(Verifier& verifier,
-                                                                const std::string& what,
-                                                                CalibrationOptions options);
-
-// A tree of `rows` rows with random tokens below `vocabulary`. It branches if `rows` >= 3.
-// REQUIRES: 1 <= rows <= vocabulary.
-[[nodiscard]] DraftTree RandomTree(int rows, int vocabulary, uint64_t seed);
+// MeasureProfile, MeasureSequenceSeconds and, for a target with experts, MeasureExpertSeconds, with
+// the real clock and a progress bar on stderr, labeled `what`; or the content of options.file.
+// Yields to other users of the verifier (yielding_verifier.h), at the cost of fewer points within
+// the time limit. Replaces options.progress. Returns the errors of these functions and of
+// ReadProfile. Logs an error of WriteProfile.
+[[nodiscard]] absl::StatusOr<LatencyProfile> MeasureProfileWithBar(Verifier& verifier,
+                                                                   const std::string& what,
+                                                                   ProfileOptions options);
 
 }  // namespace bastion
 
-#endif  // BASTION_ORCHESTRATOR_COST_CALIBRATION_H_
+#endif  // BASTION_ORCHESTRATOR_PROFILE_VERIFY_PROFILE_H_

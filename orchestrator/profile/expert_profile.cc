@@ -1,10 +1,10 @@
-#include "orchestrator/cost/expert_calibration.h"
+#include "orchestrator/profile/expert_profile.h"
 
 #include <algorithm>
 #include <limits>
 
 #include "common/base/status.h"
-#include "orchestrator/cost/calibration.h"
+#include "orchestrator/profile/random_tree.h"
 
 namespace bastion {
 namespace {
@@ -65,7 +65,7 @@ double SecondsPerExpert(const std::vector<Pair>& pairs) {
 }  // namespace
 
 absl::StatusOr<double> MeasureExpertSeconds(Verifier& verifier, const Clock& clock,
-                                            const ExpertCalibrationOptions& options) {
+                                            const ExpertProfileOptions& options) {
   ASSIGN_OR_RETURN(const TargetInfo target, verifier.Info());
   const int cache = target.page_tokens > 0 ? target.kv_tokens : target.max_context;
   const int room = std::min({target.max_context, cache, target.dims.vocabulary});

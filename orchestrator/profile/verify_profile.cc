@@ -1,4 +1,4 @@
-#include "orchestrator/cost/calibration.h"
+#include "orchestrator/profile/verify_profile.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -13,22 +13,14 @@
 #include "common/base/progress.h"
 #include "common/base/random.h"
 #include "common/base/status.h"
-#include "orchestrator/cost/batch_calibration.h"
-#include "orchestrator/cost/calibration_file.h"
-#include "orchestrator/cost/expert_calibration.h"
-#include "orchestrator/cost/yielding_verifier.h"
+#include "orchestrator/profile/batch_profile.h"
+#include "orchestrator/profile/expert_profile.h"
+#include "orchestrator/profile/profile_file.h"
+#include "orchestrator/profile/random_tree.h"
+#include "orchestrator/profile/yielding_verifier.h"
 
 namespace bastion {
 namespace {
-
-uint32_t RandomWord(uint64_t seed, uint32_t index) {
-  const PhiloxKey key = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
-  return Philox4x32({index, 0, 0, 0}, key)[0];
-}
-
-TokenId RandomToken(uint64_t seed, uint32_t index, int vocabulary) {
-  return static_cast<TokenId>(RandomWord(seed, index) % static_cast<uint32_t>(vocabulary));
-}
 
 // The distinct values of `wanted`, in ascending order. Values above `max` become `max`; values
 // below 1 are dropped.
@@ -44,19 +36,19 @@ std::vector<int> Clipped(const std::vector<int>& wanted, int max) {
 int Slack(int context) { return std::max(4, context / 8); }
 
 // A random sequence whose length stays near one nominal context.
-class CalibrationSequence {
+class ProfileSequence {
  public:
-  CalibrationSequence(Verifier& verifier, uint64_t session, int context, int vocabulary)
+  ProfileSequence(Verifier& verifier, uint64_t session, int context, int vocabulary)
       : verifier_(verifier), id_{session, 0}, context_(context), vocabulary_(vocabulary) {}
-  ~CalibrationSequence() {
+  ~ProfileSequence() {
     if (open_) verifier_.Close(id_);
   }
-  CalibrationSequence(const CalibrationSequence&) = delete;
-  CalibrationSequence& operator=(const CalibrationSequence&) = delete;
+  ProfileSequence(const ProfileSequence&) = delete;
+  ProfileSequence& operator=(const ProfileSequence&) = delete;
 
   // Verifies a random tree of `rows` rows. Returns the verifier's own time and the round trip,
   // without time in the queue.
-  absl::StatusOr<CalibrationPoint> Measure(int rows, const Clock& clock) {
+  absl::StatusOr<ProfilePoint> Measure(int rows, const Clock& clock) {
     RETURN_IF_ERROR(EnsureOpen());
     const DraftTree tree = RandomTree(rows, vocabulary_, ++trees_);
     const Forest forest = {{id_, cached_, tree}};
@@ -73,7 +65,7 @@ class CalibrationSequence {
       return absl::InternalError("the verifier's timing trace is empty");
     }
     cached_ += result.outcomes[0].acceptance.committed_length();
-    CalibrationPoint point = {rows, context_, absl::ToDoubleSeconds(verify)};
+    ProfilePoint point = {rows, context_, absl::ToDoubleSeconds(verify)};
     point.round_trip_seconds = absl::ToDoubleSeconds(round_trip);
     point.experts = result.trace.experts;
     return point;
@@ -106,20 +98,20 @@ class CalibrationSequence {
   uint64_t trees_ = 0;
 };
 
-// One calibration point and the times of its repetitions.
+// One profile point and the times of its repetitions.
 struct Samples {
   int rows = 0;
   int context = 0;
-  CalibrationSequence* sequence = nullptr;
+  ProfileSequence* sequence = nullptr;
   std::vector<double> seconds = {};
   std::vector<double> transfers = {};  // What the round trips took beyond these times.
   double experts = 0;                  // Mean.
 
   absl::Status Measure(const Clock& clock) {
-    absl::StatusOr<CalibrationPoint> measured = sequence->Measure(rows, clock);
+    absl::StatusOr<ProfilePoint> measured = sequence->Measure(rows, clock);
     if (!measured.ok()) {
       return Annotate(measured.status(),
-                      absl::StrCat("calibration at ", rows, " rows, context ", context));
+                      absl::StrCat("profile at ", rows, " rows, context ", context));
     }
     seconds.push_back(measured->seconds);
     transfers.push_back(measured->round_trip_seconds - measured->seconds);
@@ -141,7 +133,7 @@ struct Samples {
   }
   // The fastest repetition is the one that no neighbor disturbed. The estimators learn from the
   // calls that follow how slow the device usually is. What counts here are the ratios of points.
-  [[nodiscard]] CalibrationPoint Point() const {
+  [[nodiscard]] ProfilePoint Point() const {
     const double fastest = *std::min_element(seconds.begin(), seconds.end());
     return {rows, context, fastest, fastest + Median(transfers), /*interpolated=*/false, experts};
   }
@@ -155,13 +147,13 @@ int TokensPerSequence(const TargetInfo& target, size_t sequences) {
 }
 
 // The most rows to measure.
-int MaxRows(const TargetInfo& target, const CalibrationOptions& options) {
+int MaxRows(const TargetInfo& target, const ProfileOptions& options) {
   const int max_tokens = TokensPerSequence(target, options.contexts.size());
   return std::min({target.max_rows, target.dims.vocabulary, std::max(1, max_tokens / 2)});
 }
 
 // The points to measure, in this order, within the limits of `target`. Empty if none fits.
-std::vector<Samples> MakePlan(const TargetInfo& target, const CalibrationOptions& options) {
+std::vector<Samples> MakePlan(const TargetInfo& target, const ProfileOptions& options) {
   const int max_rows = MaxRows(target, options);
   const std::vector<int> rows = Clipped(options.row_counts, max_rows);
   // A sequence may exceed its nominal context by the slack, and one more tree must fit after it.
@@ -200,12 +192,12 @@ void ArrangeAsPath(std::vector<Samples>& points) {
   }
 }
 
-// One calibration of one verifier.
-class Calibrator {
+// One profile of one verifier.
+class Profiler {
  public:
   // `points` are from MakePlan. REQUIRES: `points` is not empty.
-  Calibrator(Verifier& verifier, const TargetInfo& target, const Clock& clock,
-             const CalibrationOptions& options, std::vector<Samples> points)
+  Profiler(Verifier& verifier, const TargetInfo& target, const Clock& clock,
+           const ProfileOptions& options, std::vector<Samples> points)
       : verifier_(verifier),
         target_(target),
         clock_(clock),
@@ -213,7 +205,7 @@ class Calibrator {
         points_(std::move(points)),
         start_(clock.Now()) {}
 
-  absl::StatusOr<CalibrationTable> Run();
+  absl::StatusOr<LatencyProfile> Run();
 
  private:
   [[nodiscard]] absl::Duration elapsed() const { return clock_.Now() - start_; }
@@ -233,19 +225,19 @@ class Calibrator {
   absl::Status AddFurther();
   absl::Status Repeat();
   // All points that have times.
-  [[nodiscard]] CalibrationTable Table() const;
+  [[nodiscard]] LatencyProfile Table() const;
 
   Verifier& verifier_;
   const TargetInfo& target_;
   const Clock& clock_;
-  const CalibrationOptions& options_;
+  const ProfileOptions& options_;
   std::vector<Samples> points_;
   const absl::Duration start_;
-  std::map<int, CalibrationSequence> sequences_;  // By context.
-  int done_ = 0;                                  // Verifies, for the progress.
+  std::map<int, ProfileSequence> sequences_;  // By context.
+  int done_ = 0;                              // Verifies, for the progress.
 };
 
-void Calibrator::MakeSequences() {
+void Profiler::MakeSequences() {
   for (Samples& point : points_) {
     const uint64_t session = options_.session + sequences_.size();
     const auto [place, is_new] = sequences_.try_emplace(point.context, verifier_, session,
@@ -254,7 +246,7 @@ void Calibrator::MakeSequences() {
   }
 }
 
-absl::Status Calibrator::Measure(Samples& point) {
+absl::Status Profiler::Measure(Samples& point) {
   if (!point.HasEnough()) {
     RETURN_IF_ERROR(point.Measure(clock_));
   }
@@ -263,7 +255,7 @@ absl::Status Calibrator::Measure(Samples& point) {
   return absl::OkStatus();
 }
 
-absl::Status Calibrator::WarmUp() {
+absl::Status Profiler::WarmUp() {
   for (Samples& point : points_) {
     const bool late = options_.time_limit > absl::ZeroDuration() && elapsed() > options_.time_limit;
     if (late && !points_.front().seconds.empty()) break;
@@ -272,12 +264,12 @@ absl::Status Calibrator::WarmUp() {
   return absl::OkStatus();
 }
 
-absl::Status Calibrator::AddPoint(int rows, const Samples& like) {
+absl::Status Profiler::AddPoint(int rows, const Samples& like) {
   points_.push_back({rows, like.context, like.sequence});
   return Measure(points_.back());
 }
 
-absl::Status Calibrator::AddFurther() {
+absl::Status Profiler::AddFurther() {
   if (points_.back().seconds.empty()) return absl::OkStatus();  // There was no time for all points.
   const auto by_size = [](const Samples& a, const Samples& b) {
     return std::tie(a.context, b.rows) < std::tie(b.context, a.rows);
@@ -311,7 +303,7 @@ absl::Status Calibrator::AddFurther() {
   return absl::OkStatus();
 }
 
-absl::Status Calibrator::Repeat() {
+absl::Status Profiler::Repeat() {
   for (Samples& point : points_) point.DiscardTimes();
   ArrangeAsPath(points_);
   for (int repetition = 0; repetition < options_.repetitions; ++repetition) {
@@ -324,15 +316,15 @@ absl::Status Calibrator::Repeat() {
   return absl::OkStatus();
 }
 
-CalibrationTable Calibrator::Table() const {
-  CalibrationTable measured;
+LatencyProfile Profiler::Table() const {
+  LatencyProfile measured;
   for (const Samples& point : points_) {
     if (!point.seconds.empty()) measured.points.push_back(point.Point());
   }
   return FillGrid(measured);
 }
 
-absl::StatusOr<CalibrationTable> Calibrator::Run() {
+absl::StatusOr<LatencyProfile> Profiler::Run() {
   MakeSequences();
   RETURN_IF_ERROR(WarmUp());
   RETURN_IF_ERROR(AddFurther());
@@ -344,56 +336,40 @@ absl::StatusOr<CalibrationTable> Calibrator::Run() {
 
 }  // namespace
 
-DraftTree RandomTree(int rows, int vocabulary, uint64_t seed) {
-  CHECK(rows >= 1 && rows <= vocabulary)
-      << "rows is " << rows << "; it must be from 1 to the vocabulary size, " << vocabulary;
-  uint32_t draws = 0;
-  DraftTree tree(RandomToken(seed, draws++, vocabulary));
-  // The nodes get consecutive tokens, so no two nodes have the same token.
-  const TokenId first = RandomToken(seed, draws++, vocabulary);
-  for (int node = tree.rows(); node < rows; ++node) {
-    // Nodes 1 and 2 are both children of the root, so the tree is not a chain.
-    const NodeIndex parent =
-        node <= 2 && rows > 2 ? 0 : static_cast<NodeIndex>(RandomWord(seed, draws++) % node);
-    tree.Add(parent, (first + node) % vocabulary, tree.log_score(parent) - 1.0f);
-  }
-  return tree;
-}
-
-absl::StatusOr<CalibrationTable> Calibrate(Verifier& verifier, const Clock& clock,
-                                           const CalibrationOptions& options) {
+absl::StatusOr<LatencyProfile> MeasureProfile(Verifier& verifier, const Clock& clock,
+                                              const ProfileOptions& options) {
   ASSIGN_OR_RETURN(const TargetInfo target, verifier.Info());
   std::vector<Samples> points = MakePlan(target, options);
   if (points.empty() || options.repetitions < 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat("calibration: nothing to measure within ", target.max_rows, " rows, ",
+        absl::StrCat("profile: nothing to measure within ", target.max_rows, " rows, ",
                      target.max_context, " tokens of context, a KV cache of ", target.kv_tokens,
                      " tokens and ", options.repetitions, " repetitions"));
   }
-  return Calibrator(verifier, target, clock, options, std::move(points)).Run();
+  return Profiler(verifier, target, clock, options, std::move(points)).Run();
 }
 
-absl::StatusOr<CalibrationTable> CalibrateWithBar(Verifier& verifier, const std::string& what,
-                                                  CalibrationOptions options) {
+absl::StatusOr<LatencyProfile> MeasureProfileWithBar(Verifier& verifier, const std::string& what,
+                                                     ProfileOptions options) {
   ASSIGN_OR_RETURN(const TargetInfo target, verifier.Info());
   if (!options.file.empty() && std::filesystem::exists(options.file)) {
-    return ReadCalibration(options.file, target);
+    return ReadProfile(options.file, target);
   }
   ProgressBar bar(what);
   options.progress = [&](int done, int total) { bar.Show(done, total); };
   YieldingVerifier yielding(&verifier);
-  ASSIGN_OR_RETURN(CalibrationTable table, Calibrate(yielding, Clock::Real(), options));
-  const BatchCalibrationOptions batch = {.time_limit = options.time_limit / 10,
-                                         .session = options.session + options.contexts.size()};
+  ASSIGN_OR_RETURN(LatencyProfile table, MeasureProfile(yielding, Clock::Real(), options));
+  const BatchProfileOptions batch = {.time_limit = options.time_limit / 10,
+                                     .session = options.session + options.contexts.size()};
   ASSIGN_OR_RETURN(table.sequence_seconds, MeasureSequenceSeconds(yielding, Clock::Real(), batch));
   if (table.has_experts()) {
-    const ExpertCalibrationOptions own = {.time_limit = batch.time_limit, .session = batch.session};
+    const ExpertProfileOptions own = {.time_limit = batch.time_limit, .session = batch.session};
     ASSIGN_OR_RETURN(table.expert_seconds, MeasureExpertSeconds(yielding, Clock::Real(), own));
   }
   table.peaks = target.peaks;
   if (options.file.empty()) return table;
-  const absl::Status written = WriteCalibration(options.file, {target, table});
-  if (!written.ok()) LOG(ERROR) << "the next start calibrates again: " << written;
+  const absl::Status written = WriteProfile(options.file, {target, table});
+  if (!written.ok()) LOG(ERROR) << "the next start profiles again: " << written;
   return table;
 }
 

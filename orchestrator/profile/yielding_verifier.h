@@ -3,8 +3,8 @@
 // pauses before each call. The pause counts as time in the queue (TimingTrace::queue).
 //
 // Thread-compatible.
-#ifndef BASTION_ORCHESTRATOR_COST_YIELDING_VERIFIER_H_
-#define BASTION_ORCHESTRATOR_COST_YIELDING_VERIFIER_H_
+#ifndef BASTION_ORCHESTRATOR_PROFILE_YIELDING_VERIFIER_H_
+#define BASTION_ORCHESTRATOR_PROFILE_YIELDING_VERIFIER_H_
 
 #include <functional>
 
@@ -46,4 +46,4 @@ class YieldingVerifier final : public Verifier {
 
 }  // namespace bastion
 
-#endif  // BASTION_ORCHESTRATOR_COST_YIELDING_VERIFIER_H_
+#endif  // BASTION_ORCHESTRATOR_PROFILE_YIELDING_VERIFIER_H_

@@ -1,9 +1,9 @@
-#include "orchestrator/cost/yielding_verifier.h"
+#include "orchestrator/profile/yielding_verifier.h"
 
 #include <algorithm>
 
 #include "gtest/gtest.h"
-#include "orchestrator/cost/calibration.h"
+#include "orchestrator/profile/verify_profile.h"
 #include "tests/orchestrator/cost/tiny_model.h"
 #include "tests/support/manual_clock.h"
 
@@ -58,13 +58,13 @@ class SharedVerifier final : public Verifier {
 
 class YieldingVerifierTest : public ::testing::Test {
  protected:
-  absl::StatusOr<CalibrationTable> CalibrateFor(absl::Duration limit) {
-    CalibrationOptions options;
+  absl::StatusOr<LatencyProfile> ProfileFor(absl::Duration limit) {
+    ProfileOptions options;
     options.row_counts = {1, 2, 4, 8, 16};
     options.contexts = {16, 64};
     options.repetitions = 100;
     options.time_limit = limit;
-    return Calibrate(yielding_, clock_, options);
+    return MeasureProfile(yielding_, clock_, options);
   }
 
   testing::ManualClock clock_;
@@ -77,14 +77,14 @@ class YieldingVerifierTest : public ::testing::Test {
                              }};
 };
 
-TEST_F(YieldingVerifierTest, ACalibrationTakesAtMostItsShareOfASharedVerifier) {
-  const auto table = CalibrateFor(absl::Seconds(10));
+TEST_F(YieldingVerifierTest, AProfileTakesAtMostItsShareOfASharedVerifier) {
+  const auto table = ProfileFor(absl::Seconds(10));
   ASSERT_TRUE(table.ok()) << table.status();
   const absl::Duration all = clock_.Now();
   EXPECT_GE(all, absl::Seconds(5));
   // No call follows after the pause of the last one.
   EXPECT_LE(verifier_.used - verifier_.longest, YieldingVerifier::kShare * all);
-  for (const CalibrationPoint& point : table->points) {
+  for (const ProfilePoint& point : table->points) {
     EXPECT_NEAR(point.seconds, 1e-3 * point.rows, 1e-9);
     EXPECT_NEAR(point.round_trip_seconds, point.seconds, 1e-9) << "without the queue and the pause";
   }
@@ -92,7 +92,7 @@ TEST_F(YieldingVerifierTest, ACalibrationTakesAtMostItsShareOfASharedVerifier) {
 
 TEST_F(YieldingVerifierTest, AloneItNeverPauses) {
   verifier_.busy_from = 1000000;
-  ASSERT_TRUE(CalibrateFor(absl::Seconds(10)).ok());
+  ASSERT_TRUE(ProfileFor(absl::Seconds(10)).ok());
   EXPECT_EQ(paused_, absl::ZeroDuration());
 }
 

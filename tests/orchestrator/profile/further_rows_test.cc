@@ -1,9 +1,9 @@
-// Tests the row counts that calibration measures only where rows are cheap.
+// Tests the row counts that profile measures only where rows are cheap.
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/orchestrator/cost/calibration_fixture.h"
+#include "tests/orchestrator/profile/profile_fixture.h"
 
 namespace bastion {
 namespace {
@@ -11,15 +11,15 @@ namespace {
 using ::testing::ElementsAre;
 
 // The row counts at one context, without interpolated ones.
-std::vector<int> MeasuredRows(const CalibrationTable& table, int context) {
+std::vector<int> MeasuredRows(const LatencyProfile& table, int context) {
   std::vector<int> rows;
-  for (const CalibrationPoint& point : table.points) {
+  for (const ProfilePoint& point : table.points) {
     if (point.context == context && !point.interpolated) rows.push_back(point.rows);
   }
   return rows;
 }
 
-class FurtherRowsTest : public CalibrationTest {
+class FurtherRowsTest : public VerifyProfileTest {
  protected:
   FurtherRowsTest() {
     verifier_.info.max_rows = 2000;
@@ -31,7 +31,7 @@ class FurtherRowsTest : public CalibrationTest {
 
 TEST_F(FurtherRowsTest, CheapRowsAreMeasuredUpToTreesOf1024Nodes) {
   verifier_.row_microseconds = 5;  // 1025 rows take 6.1 times as long as one.
-  const absl::StatusOr<CalibrationTable> table = Calibrate(verifier_, clock_, options_);
+  const absl::StatusOr<LatencyProfile> table = MeasureProfile(verifier_, clock_, options_);
   ASSERT_TRUE(table.ok()) << table.status();
   EXPECT_THAT(MeasuredRows(*table, 16),
               ElementsAre(1, 2, 4, 8, 16, 128, 129, 192, 257, 384, 513, 768, 1025));
@@ -43,19 +43,19 @@ TEST_F(FurtherRowsTest, CheapRowsAreMeasuredUpToTreesOf1024Nodes) {
 
 TEST_F(FurtherRowsTest, MeasuringStopsAtRowCountsThatCannotPay) {
   verifier_.row_microseconds = 20;  // 257 rows take 5.9 times as long as one, 384 rows 8.4 times.
-  const absl::StatusOr<CalibrationTable> table = Calibrate(verifier_, clock_, options_);
+  const absl::StatusOr<LatencyProfile> table = MeasureProfile(verifier_, clock_, options_);
   ASSERT_TRUE(table.ok()) << table.status();
   EXPECT_EQ(table->max_rows(), 384);
   EXPECT_THAT(MeasuredRows(*table, 1024), ElementsAre(1, 128, 384));
   verifier_.row_microseconds = 100;  // 128 rows take 12 times as long as one.
   options_.session = 100;
-  EXPECT_EQ(Calibrate(verifier_, clock_, options_)->max_rows(), 128);
+  EXPECT_EQ(MeasureProfile(verifier_, clock_, options_)->max_rows(), 128);
 }
 
 TEST_F(FurtherRowsTest, TheLimitOfTheVerifierIsTheLastRowCount) {
   verifier_.row_microseconds = 1;
   verifier_.info.max_rows = 512;
-  const absl::StatusOr<CalibrationTable> table = Calibrate(verifier_, clock_, options_);
+  const absl::StatusOr<LatencyProfile> table = MeasureProfile(verifier_, clock_, options_);
   ASSERT_TRUE(table.ok()) << table.status();
   EXPECT_THAT(MeasuredRows(*table, 16), ElementsAre(1, 2, 4, 8, 16, 128, 129, 192, 257, 384, 512));
 }
@@ -64,7 +64,7 @@ TEST_F(FurtherRowsTest, NothingFurtherIsMeasuredWithoutTime) {
   verifier_.row_microseconds = 5;
   // The first round over six row counts at the first context, and two at the others, takes 17 ms.
   options_.time_limit = absl::Milliseconds(40);
-  const absl::StatusOr<CalibrationTable> table = Calibrate(verifier_, clock_, options_);
+  const absl::StatusOr<LatencyProfile> table = MeasureProfile(verifier_, clock_, options_);
   ASSERT_TRUE(table.ok()) << table.status();
   EXPECT_EQ(table->max_rows(), 128);
   EXPECT_GT(verifier_.verified, 11) << "the points are repeated";
@@ -79,7 +79,7 @@ TEST_F(FurtherRowsTest, ProgressCountsFurtherPoints) {
     last_done = done;
     last_total = total;
   };
-  ASSERT_TRUE(Calibrate(verifier_, clock_, options_).ok());
+  ASSERT_TRUE(MeasureProfile(verifier_, clock_, options_).ok());
   EXPECT_EQ(last_done, last_total);
   EXPECT_EQ(last_total, (13 + 3 + 3) * (options_.repetitions + 1));
 }

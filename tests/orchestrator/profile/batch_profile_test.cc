@@ -1,4 +1,4 @@
-#include "orchestrator/cost/batch_calibration.h"
+#include "orchestrator/profile/batch_profile.h"
 
 #include <map>
 
@@ -66,7 +66,7 @@ class BatchVerifier final : public Verifier {
   std::map<uint64_t, int> cached_;
 };
 
-TEST(BatchCalibrationTest, MeasuresWhatASequenceAddsToItsRows) {
+TEST(BatchProfileTest, MeasuresWhatASequenceAddsToItsRows) {
   BatchVerifier verifier;
   const absl::StatusOr<double> seconds = MeasureSequenceSeconds(verifier, verifier.clock, {});
   ASSERT_TRUE(seconds.ok()) << seconds.status();
@@ -74,7 +74,7 @@ TEST(BatchCalibrationTest, MeasuresWhatASequenceAddsToItsRows) {
   EXPECT_EQ(verifier.live(), 0);
 }
 
-TEST(BatchCalibrationTest, UsesAsManySequencesAsTheVerifierCanOpen) {
+TEST(BatchProfileTest, UsesAsManySequencesAsTheVerifierCanOpen) {
   BatchVerifier verifier;
   verifier.max_sequences = 5;
   EXPECT_NEAR(*MeasureSequenceSeconds(verifier, verifier.clock, {}), 150e-6, 1e-9);
@@ -82,7 +82,7 @@ TEST(BatchCalibrationTest, UsesAsManySequencesAsTheVerifierCanOpen) {
   EXPECT_EQ(verifier.live(), 0);
 }
 
-TEST(BatchCalibrationTest, UsesAsManySequencesAsTheCacheHolds) {
+TEST(BatchProfileTest, UsesAsManySequencesAsTheCacheHolds) {
   BatchVerifier verifier;
   verifier.info.page_tokens = 16;
   // Two pages for each of 8 sequences, and a context of 16 and 11 trees of 8 rows for one more.
@@ -91,7 +91,7 @@ TEST(BatchCalibrationTest, UsesAsManySequencesAsTheCacheHolds) {
   for (const int rows : verifier.rows_per_call) EXPECT_EQ(rows, 8);
 }
 
-TEST(BatchCalibrationTest, IsZeroIfOnlyTwoSequencesFitOrSequencesAreCheaperThanRows) {
+TEST(BatchProfileTest, IsZeroIfOnlyTwoSequencesFitOrSequencesAreCheaperThanRows) {
   BatchVerifier small;
   small.max_sequences = 2;
   EXPECT_EQ(*MeasureSequenceSeconds(small, small.clock, {}), 0);
@@ -101,14 +101,14 @@ TEST(BatchCalibrationTest, IsZeroIfOnlyTwoSequencesFitOrSequencesAreCheaperThanR
   EXPECT_EQ(*MeasureSequenceSeconds(cheap, cheap.clock, {}), 0);
 }
 
-TEST(BatchCalibrationTest, StopsAtTheTimeLimit) {
+TEST(BatchProfileTest, StopsAtTheTimeLimit) {
   BatchVerifier verifier;
   EXPECT_NEAR(*MeasureSequenceSeconds(verifier, verifier.clock, {.time_limit = absl::Seconds(0)}),
               150e-6, 1e-9);
   EXPECT_EQ(verifier.rows_per_call.size(), 4);  // Warm-up and one repetition.
 }
 
-TEST(BatchCalibrationTest, ReturnsTheVerifiersErrorAndLeavesNoSequenceOpen) {
+TEST(BatchProfileTest, ReturnsTheVerifiersErrorAndLeavesNoSequenceOpen) {
   BatchVerifier verifier;
   verifier.fails = true;
   EXPECT_TRUE(absl::IsUnavailable(MeasureSequenceSeconds(verifier, verifier.clock, {}).status()));

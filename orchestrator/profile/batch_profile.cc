@@ -1,4 +1,4 @@
-#include "orchestrator/cost/batch_calibration.h"
+#include "orchestrator/profile/batch_profile.h"
 
 #include <algorithm>
 #include <limits>
@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/stages/kv_pages.h"
-#include "orchestrator/cost/calibration.h"
+#include "orchestrator/profile/random_tree.h"
 
 namespace bastion {
 namespace {
@@ -55,7 +55,7 @@ class Batch {
 
 // True if `sequences` sequences and the one with a tree of as many rows fit into the KV cache, and
 // into the maximum context. A tree may be accepted as a whole, every time.
-bool Fits(const TargetInfo& target, const BatchCalibrationOptions& options, int sequences) {
+bool Fits(const TargetInfo& target, const BatchProfileOptions& options, int sequences) {
   const int calls = options.repetitions + 1;
   const int each = options.context + calls + 1;
   const int one = options.context + (calls + 1) * sequences;
@@ -67,7 +67,7 @@ bool Fits(const TargetInfo& target, const BatchCalibrationOptions& options, int 
 }  // namespace
 
 absl::StatusOr<double> MeasureSequenceSeconds(Verifier& verifier, const Clock& clock,
-                                              const BatchCalibrationOptions& options) {
+                                              const BatchProfileOptions& options) {
   ASSIGN_OR_RETURN(const TargetInfo target, verifier.Info());
   int most = std::min({options.sequences, target.max_rows, target.dims.vocabulary});
   while (most > 1 && !Fits(target, options, most)) --most;

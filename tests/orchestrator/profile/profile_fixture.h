@@ -1,12 +1,12 @@
-// The fixture of the tests of the calibration: a verifier whose times are known. Header-only.
-#ifndef BASTION_TESTS_ORCHESTRATOR_COST_CALIBRATION_FIXTURE_H_
-#define BASTION_TESTS_ORCHESTRATOR_COST_CALIBRATION_FIXTURE_H_
+// The fixture of the tests of the profile: a verifier whose times are known. Header-only.
+#ifndef BASTION_TESTS_ORCHESTRATOR_PROFILE_PROFILE_FIXTURE_H_
+#define BASTION_TESTS_ORCHESTRATOR_PROFILE_PROFILE_FIXTURE_H_
 
 #include <map>
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "orchestrator/cost/calibration.h"
+#include "orchestrator/profile/verify_profile.h"
 #include "tests/orchestrator/cost/tiny_model.h"
 #include "tests/support/manual_clock.h"
 
@@ -100,9 +100,9 @@ class TimedVerifier final : public Verifier {
   std::map<uint64_t, uint32_t> next_epoch_;
 };
 
-class CalibrationTest : public ::testing::Test {
+class VerifyProfileTest : public ::testing::Test {
  protected:
-  CalibrationTest() {
+  VerifyProfileTest() {
     options_.row_counts = {1, 2, 4, 8, 16, 128};
     options_.shared_row_counts = options_.row_counts;
     options_.contexts = {16, 256, 1024};
@@ -110,9 +110,9 @@ class CalibrationTest : public ::testing::Test {
   }
   testing::ManualClock clock_;
   TimedVerifier verifier_{clock_};
-  CalibrationOptions options_;
+  ProfileOptions options_;
 };
 
 }  // namespace bastion
 
-#endif  // BASTION_TESTS_ORCHESTRATOR_COST_CALIBRATION_FIXTURE_H_
+#endif  // BASTION_TESTS_ORCHESTRATOR_PROFILE_PROFILE_FIXTURE_H_

@@ -1,4 +1,4 @@
-#include "orchestrator/cost/expert_calibration.h"
+#include "orchestrator/profile/expert_profile.h"
 
 #include <map>
 #include <set>
@@ -63,7 +63,7 @@ class ExpertVerifier final : public Verifier {
   std::map<uint32_t, int> cached_;
 };
 
-TEST(ExpertCalibrationTest, MeasuresWhatAnExpertAddsToACall) {
+TEST(ExpertProfileTest, MeasuresWhatAnExpertAddsToACall) {
   ExpertVerifier verifier;
   verifier.stalled_call = 12;
   const absl::StatusOr<double> seconds =
@@ -73,7 +73,7 @@ TEST(ExpertCalibrationTest, MeasuresWhatAnExpertAddsToACall) {
   EXPECT_EQ(verifier.live(), 0);
 }
 
-TEST(ExpertCalibrationTest, UsesTheRowCountsThatFit) {
+TEST(ExpertProfileTest, UsesTheRowCountsThatFit) {
   ExpertVerifier verifier;
   verifier.info.max_rows = 9;
   EXPECT_NEAR(*MeasureExpertSeconds(verifier, verifier.clock, {.repetitions = 2}), 50e-6, 1e-9);
@@ -82,20 +82,20 @@ TEST(ExpertCalibrationTest, UsesTheRowCountsThatFit) {
   EXPECT_EQ(*MeasureExpertSeconds(verifier, verifier.clock, {}), 0);
 }
 
-TEST(ExpertCalibrationTest, IsZeroIfExpertsTakeNoTime) {
+TEST(ExpertProfileTest, IsZeroIfExpertsTakeNoTime) {
   ExpertVerifier verifier;
   verifier.per_expert = -absl::Microseconds(1);
   EXPECT_EQ(*MeasureExpertSeconds(verifier, verifier.clock, {}), 0);
 }
 
-TEST(ExpertCalibrationTest, StopsAtTheTimeLimit) {
+TEST(ExpertProfileTest, StopsAtTheTimeLimit) {
   ExpertVerifier verifier;
   EXPECT_NEAR(*MeasureExpertSeconds(verifier, verifier.clock, {.time_limit = absl::Seconds(0)}),
               50e-6, 1e-9);
   EXPECT_EQ(verifier.calls, 2 * 4 * 2);  // Warm-up and one repetition.
 }
 
-TEST(ExpertCalibrationTest, ReturnsTheVerifiersErrorAndLeavesNoSequenceOpen) {
+TEST(ExpertProfileTest, ReturnsTheVerifiersErrorAndLeavesNoSequenceOpen) {
   ExpertVerifier verifier;
   verifier.fails = true;
   EXPECT_TRUE(absl::IsUnavailable(MeasureExpertSeconds(verifier, verifier.clock, {}).status()));

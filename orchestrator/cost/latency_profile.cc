@@ -1,4 +1,4 @@
-#include "orchestrator/cost/calibration_table.h"
+#include "orchestrator/cost/latency_profile.h"
 
 #include <algorithm>
 #include <iterator>
@@ -7,7 +7,7 @@
 namespace bastion {
 namespace {
 
-using Column = std::map<int, CalibrationPoint>;  // By rows.
+using Column = std::map<int, ProfilePoint>;  // By rows.
 
 // How many seconds longer `column` takes than `base` at `rows`. Interpolated between the rows of
 // `column`; constant outside them.
@@ -25,10 +25,10 @@ double ExtraSeconds(const Column& column, const Column& base, int rows) {
 
 }  // namespace
 
-CalibrationTable FillGrid(const CalibrationTable& measured) {
+LatencyProfile FillGrid(const LatencyProfile& measured) {
   std::map<int, Column> columns;  // By context.
-  for (const CalibrationPoint& point : measured.points) columns[point.context][point.rows] = point;
-  CalibrationTable table;
+  for (const ProfilePoint& point : measured.points) columns[point.context][point.rows] = point;
+  LatencyProfile table;
   for (const auto& [context, column] : columns) {
     const Column& base = columns.begin()->second;
     for (auto [rows, point] : base) {
@@ -57,16 +57,16 @@ double Median(std::vector<double> values) {
   return *middle;
 }
 
-int CalibrationTable::max_rows() const {
+int LatencyProfile::max_rows() const {
   int rows = 0;
-  for (const CalibrationPoint& point : points) rows = std::max(rows, point.rows);
+  for (const ProfilePoint& point : points) rows = std::max(rows, point.rows);
   return rows;
 }
 
-double CalibrationTable::OverheadSeconds() const {
+double LatencyProfile::OverheadSeconds() const {
   std::vector<double> overheads;
   overheads.reserve(points.size());
-  for (const CalibrationPoint& point : points) {
+  for (const ProfilePoint& point : points) {
     overheads.push_back(std::max(0.0, point.round_trip_seconds - point.seconds));
   }
   return Median(std::move(overheads));

@@ -1,7 +1,7 @@
-// CalibrationTable: measured verify times over row counts and context lengths. Plain data, produced
-// by Calibrate() and read by the estimators.
-#ifndef BASTION_ORCHESTRATOR_COST_CALIBRATION_TABLE_H_
-#define BASTION_ORCHESTRATOR_COST_CALIBRATION_TABLE_H_
+// LatencyProfile: measured verify times over row counts and context lengths. Plain data, produced
+// by MeasureProfile() and read by the estimators.
+#ifndef BASTION_ORCHESTRATOR_COST_LATENCY_PROFILE_H_
+#define BASTION_ORCHESTRATOR_COST_LATENCY_PROFILE_H_
 
 #include <vector>
 
@@ -9,7 +9,7 @@
 
 namespace bastion {
 
-struct CalibrationPoint {
+struct ProfilePoint {
   int rows = 0;                   // Rows of the verify forward, the root included.
   int context = 0;                // Cached tokens.
   double seconds = 0;             // Time reported by the verifier: TimingTrace::verify().
@@ -18,15 +18,15 @@ struct CalibrationPoint {
   double experts = 0;             // The mean of TimingTrace::experts. 0: the target has none.
 };
 
-struct CalibrationTable {
-  std::vector<CalibrationPoint> points;
+struct LatencyProfile {
+  std::vector<ProfilePoint> points;
   // What every sequence after the first adds to a call with a given number of rows
-  // (batch_calibration.h).
+  // (batch_profile.h).
   double sequence_seconds = 0;
   // The verifier's peaks when the points were measured. They differ a little from start to start,
   // and the roofline fits the points best with those of the same start. Zero: not known.
   DevicePeaks peaks = {};
-  // What every further expert adds to a call (expert_calibration.h). 0: the target has none.
+  // What every further expert adds to a call (expert_profile.h). 0: the target has none.
   double expert_seconds = 0;
 
   // `peaks`, or those of `target` if they are not known.
@@ -44,7 +44,7 @@ struct CalibrationTable {
 // of the longer context. The extra time is interpolated between the row counts that are measured at
 // the longer context, and constant outside them. REQUIRES: every measured row count is also
 // measured at the smallest context.
-[[nodiscard]] CalibrationTable FillGrid(const CalibrationTable& measured);
+[[nodiscard]] LatencyProfile FillGrid(const LatencyProfile& measured);
 
 // The median of `values`: the lower of the two middle values if the count is even, 0 if there are
 // no values.
@@ -52,4 +52,4 @@ struct CalibrationTable {
 
 }  // namespace bastion
 
-#endif  // BASTION_ORCHESTRATOR_COST_CALIBRATION_TABLE_H_
+#endif  // BASTION_ORCHESTRATOR_COST_LATENCY_PROFILE_H_
