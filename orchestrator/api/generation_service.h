@@ -7,8 +7,8 @@
 #include <string>
 
 #include "bastion/v1/generation.grpc.pb.h"
+#include "common/host/call_watchdog.h"
 #include "common/telemetry/tracer.h"
-#include "common/wire/call_watchdog.h"
 #include "common/wire/security.h"
 #include "orchestrator/api/call_trace.h"
 #include "orchestrator/api/submitted_call.h"

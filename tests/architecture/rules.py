@@ -19,6 +19,7 @@ MAY_INCLUDE = {
     "common/shm": [*_DATA],  # Neither gRPC nor protos.
     "common/access": ["common/base"],  # Used by gRPC and HTTP servers: knows neither.
     "common/wire": [*_DATA, "common/access", "common/shm", _INTERNAL],
+    "common/host": ["common/base", "common/shm", "common/wire"],  # The shell of a gRPC server.
     "common/http": ["common/access", "common/base"],
     "common/telemetry": ["common/base", "common/http", "common/wire"],
     "common/inspection": ["common/base", "common/telemetry", "common/wire", "protos/bastion/v1"],
@@ -44,7 +45,7 @@ MAY_INCLUDE = {
                               "kernels/cuda", "kernels/cuda/runtime"],
     "drafter_service/engine": [*_DATA, "common/nn", "drafter_service/draft"],
     "drafter_service/features": [*_DATA, "common/shm", "common/wire", _INTERNAL],
-    "drafter_service/serve": [*_DATA, "common/inspection", "common/nn", "common/telemetry",
+    "drafter_service/serve": [*_DATA, "common/host", "common/inspection", "common/nn", "common/telemetry",
                               "common/wire", _INTERNAL,
                               "drafter_service/draft", "drafter_service/engine",
                               "drafter_service/features"],
@@ -59,7 +60,7 @@ MAY_INCLUDE = {
                                "verifier_service/features", "verifier_service/verify"],
     "verifier_service/engine": [*_DATA, "common/hub", "common/nn", "verifier_service/features",
                                 "verifier_service/model", "verifier_service/verify"],
-    "verifier_service/serve": [*_DATA, "common/inspection", "common/nn", "common/telemetry",
+    "verifier_service/serve": [*_DATA, "common/host", "common/inspection", "common/nn", "common/telemetry",
                                "common/wire", _INTERNAL,
                                "verifier_service/engine", "verifier_service/features",
                                "verifier_service/model"],
@@ -83,7 +84,7 @@ MAY_INCLUDE = {
                             "protos/bastion/v1"],
     "orchestrator/observe": ["common/base", "common/telemetry", "orchestrator/cost", "orchestrator/cycle",
                              "orchestrator/schedule"],
-    "orchestrator/api": ["common/base", "common/hub", "common/inspection", "common/telemetry", "common/wire",
+    "orchestrator/api": ["common/base", "common/host", "common/hub", "common/inspection", "common/telemetry", "common/wire",
                          "orchestrator/cost", "orchestrator/intake", "orchestrator/schedule", "protos/bastion/v1"],
     "orchestrator/console": ["common/base", "common/http", "common/hub", "orchestrator/api", "orchestrator/cost",
                              "orchestrator/cycle", "orchestrator/intake", "orchestrator/observe",
@@ -91,7 +92,7 @@ MAY_INCLUDE = {
     "orchestrator/openai": ["common/base", "common/http", "common/hub", "common/telemetry", "orchestrator/api",
                             "orchestrator/intake", "orchestrator/schedule", "orchestrator/text",
                             "protos/bastion/v1"],
-    "orchestrator/program": ["common/base", "common/prior", "common/telemetry", "common/wire", "orchestrator/api",
+    "orchestrator/program": ["common/base", "common/host", "common/prior", "common/telemetry", "common/wire", "orchestrator/api",
                              "orchestrator/console", "orchestrator/cycle",
                              "orchestrator/observe", "orchestrator/openai", "orchestrator/policy",
                              "orchestrator/remote", "orchestrator/schedule"],
@@ -126,7 +127,7 @@ TESTS = "tests"
 LIBRARIES = {
     "torch": (("ATen/", "torch/", "c10/"), ["kernels/torch"]),
     "protobuf and gRPC": (("grpcpp/", "grpc/", "google/protobuf/"),
-                          ["common/inspection", "common/wire", "orchestrator/intake", "orchestrator/schedule", "client",
+                          ["common/host", "common/inspection", "common/wire", "orchestrator/intake", "orchestrator/schedule", "client",
                            "tests"]),
     "Boost": (("boost/",), ["common/http", "tests/common/http"]),
     "prometheus-cpp": (("prometheus/",), ["common/telemetry", "tests"]),

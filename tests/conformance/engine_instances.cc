@@ -3,7 +3,7 @@
 // all tests. The tests use different sessions and close them.
 #include "absl/time/clock.h"
 #include "common/base/check.h"
-#include "common/wire/service_host.h"
+#include "common/host/service_host.h"
 #include "drafter_service/draft/cuda_dflash.h"
 #include "drafter_service/features/remote_features.h"
 #include "drafter_service/serve/drafter_service.h"

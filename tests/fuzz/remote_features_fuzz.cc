@@ -6,9 +6,9 @@
 
 #include "common/base/check.h"
 #include "common/base/clock.h"
+#include "common/host/service_host.h"
 #include "common/wire/attach_server.h"
 #include "common/wire/codec.h"
-#include "common/wire/service_host.h"
 #include "drafter_service/features/remote_features.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/support/temp_folder.h"

@@ -8,8 +8,8 @@
 
 #include "absl/time/clock.h"
 #include "common/base/check.h"
+#include "common/host/service_host.h"
 #include "common/nn/local_device.h"
-#include "common/wire/service_host.h"
 #include "drafter_service/draft/cuda_dflash.h"
 #include "drafter_service/engine/drafter_engine.h"
 #include "drafter_service/features/remote_features.h"

@@ -16,7 +16,7 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
-#include "common/wire/service_host.h"
+#include "common/host/service_host.h"
 #include "drafter_service/features/remote_features.h"
 #include "drafter_service/serve/drafter_service.h"
 #include "orchestrator/remote/remote_drafter.h"

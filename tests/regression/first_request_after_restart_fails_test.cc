@@ -5,7 +5,7 @@
 #include <string>
 
 #include "bastion/internal/v1/stages.grpc.pb.h"
-#include "common/wire/service_host.h"
+#include "common/host/service_host.h"
 #include "gtest/gtest.h"
 #include "orchestrator/remote/remote_verifier.h"
 #include "tests/support/temp_folder.h"

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/host/service_host.h"
 #include "common/shm/shared_segment.h"
-#include "common/wire/service_host.h"
 #include "gtest/gtest.h"
 #include "tests/support/lasting_call.h"
 #include "tests/support/start_symbolizer.h"

@@ -7,7 +7,7 @@
 
 #include "absl/time/clock.h"
 #include "bastion/internal/v1/stages.grpc.pb.h"
-#include "common/wire/service_host.h"
+#include "common/host/service_host.h"
 #include "gtest/gtest.h"
 #include "tests/support/temp_folder.h"
 

@@ -6,8 +6,8 @@
 
 #include "absl/time/clock.h"
 #include "bastion/internal/v1/stages.grpc.pb.h"
+#include "common/host/service_host.h"
 #include "common/wire/codec.h"
-#include "common/wire/service_host.h"
 #include "gtest/gtest.h"
 #include "orchestrator/remote/remote_verifier.h"
 #include "tests/support/temp_folder.h"

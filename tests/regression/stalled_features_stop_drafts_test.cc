@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "common/wire/service_host.h"
+#include "common/host/service_host.h"
 #include "drafter_service/features/remote_features.h"
 #include "gtest/gtest.h"
 #include "tests/support/shared_pair.h"

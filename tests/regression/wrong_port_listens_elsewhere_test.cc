@@ -1,6 +1,6 @@
 // --listen 127.0.0.1:99999 listened on port 34463, the last 16 bits of the number, and the log said
 // 99999.
-#include "common/wire/listener.h"
+#include "common/host/listener.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

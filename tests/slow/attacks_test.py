@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Plays attacks against the running services, and watches a bystander's answers meanwhile.
 
-watches: common/wire common/base common/http common/hub orchestrator/openai orchestrator/api orchestrator/intake orchestrator/schedule orchestrator/planner orchestrator/belief orchestrator/policy orchestrator/text drafter_service/serve verifier_service/serve deploy/envoy protos tests/slow/attacks.py tests/slow/http2_client.py tests/slow/demo_services.py
+watches: common/host common/wire common/base common/http common/hub orchestrator/openai orchestrator/api orchestrator/intake orchestrator/schedule orchestrator/planner orchestrator/belief orchestrator/policy orchestrator/text drafter_service/serve verifier_service/serve deploy/envoy protos tests/slow/attacks.py tests/slow/http2_client.py tests/slow/demo_services.py
 takes: 3 minutes
 
 C1 are the known defects of gRPC 1.51, tried through Envoy as configured in deploy/envoy; the exhaustion of

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tests the Helm chart: lint, the schemas of Kubernetes, and what its objects promise to each other.
 
-watches: deploy/helm tests/kubernetes/build_tools.sh orchestrator/program/main.cc verifier_service/serve/main.cc drafter_service/serve/main.cc common/wire/flags.cc
+watches: deploy/helm tests/kubernetes/build_tools.sh orchestrator/program/main.cc verifier_service/serve/main.cc drafter_service/serve/main.cc common/host/flags.cc
 """
 import collections
 import json

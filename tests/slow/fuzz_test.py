@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Fuzzes every target for 15 seconds with libFuzzer and sanitizers. All builds replay the corpora.
 
-watches: tests/fuzz tests/fuzz.sh common/access common/base common/hub common/http common/prior common/shm common/stages common/telemetry common/wire drafter_service/features orchestrator/openai orchestrator/planner orchestrator/belief orchestrator/policy orchestrator/api orchestrator/console orchestrator/intake orchestrator/schedule orchestrator/text protos verifier_service/features
+watches: tests/fuzz tests/fuzz.sh common/access common/base common/host common/hub common/http common/prior common/shm common/stages common/telemetry common/wire drafter_service/features orchestrator/openai orchestrator/planner orchestrator/belief orchestrator/policy orchestrator/api orchestrator/console orchestrator/intake orchestrator/schedule orchestrator/text protos verifier_service/features
 """
 import pathlib
 import subprocess

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tests the container images: contents, and the services as a user without rights, on read-only files.
 
-watches: cmake/BastionInstall.cmake deploy/docker deploy/sbom.py tests/slow/containers.py common/wire/stop_signals.cc orchestrator/program/main.cc verifier_service/serve/main.cc drafter_service/serve/main.cc
+watches: cmake/BastionInstall.cmake deploy/docker deploy/sbom.py tests/slow/containers.py common/host/stop_signals.cc orchestrator/program/main.cc verifier_service/serve/main.cc drafter_service/serve/main.cc
 """
 import contextlib
 import json

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Restarts two replicas behind Envoy, one after the other, while clients send requests: none may fail.
 
-watches: deploy/helm common/wire/service_host.cc common/wire/stop_signals.cc orchestrator/program/main.cc orchestrator/schedule/scheduler.cc verifier_service/serve/main.cc drafter_service/serve/main.cc
+watches: deploy/helm common/host/service_host.cc common/host/stop_signals.cc orchestrator/program/main.cc orchestrator/schedule/scheduler.cc verifier_service/serve/main.cc drafter_service/serve/main.cc
 
 Processes stand in for the containers of the chart's pods. They have the chart's commands, probes, and preStop
 hooks; only ports and folders differ.

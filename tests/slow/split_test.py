@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the services on three hosts with mutual TLS, over a slow and lossy network, and cuts it.
 
-watches: common/wire common/stages orchestrator/remote orchestrator/schedule orchestrator/cycle drafter_service/serve drafter_service/features verifier_service/serve verifier_service/features protos tests/slow/split_test.py tests/slow/lossy_network.py tests/slow/demo_services.py tests/slow/certificates.py
+watches: common/host common/wire common/stages orchestrator/remote orchestrator/schedule orchestrator/cycle drafter_service/serve drafter_service/features verifier_service/serve verifier_service/features protos tests/slow/split_test.py tests/slow/lossy_network.py tests/slow/demo_services.py tests/slow/certificates.py
 
 takes: 5 minutes
 

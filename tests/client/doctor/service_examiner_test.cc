@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "common/wire/service_host.h"
+#include "common/host/service_host.h"
 #include "gmock/gmock.h"
 #include "orchestrator/api/generation_service.h"
 #include "orchestrator/api/orchestrator_inspection.h"

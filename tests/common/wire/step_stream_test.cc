@@ -6,10 +6,10 @@
 #include <thread>
 
 #include "bastion/internal/v1/stages.grpc.pb.h"
+#include "common/host/service_host.h"
 #include "common/wire/attach_server.h"
 #include "common/wire/codec.h"
 #include "common/wire/open_stream.h"
-#include "common/wire/service_host.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/temp_folder.h"

@@ -6,9 +6,9 @@
 #include <cstring>
 #include <limits>
 
+#include "common/host/service_host.h"
 #include "common/wire/attach_server.h"
 #include "common/wire/grpc_stream.h"
-#include "common/wire/service_host.h"
 #include "gtest/gtest.h"
 #include "tests/support/temp_folder.h"
 #include "verifier_service/features/feature_stream.h"

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "common/wire/service_host.h"
+#include "common/host/service_host.h"
 #include "orchestrator/api/generation_service.h"
 #include "tests/orchestrator/intake/served_model_fixture.h"
 #include "tests/orchestrator/schedule/scheduler_fixture.h"

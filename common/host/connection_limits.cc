@@ -1,4 +1,4 @@
-#include "common/wire/connection_limits.h"
+#include "common/host/connection_limits.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "common/wire/stop_signals.h"
+#include "common/host/stop_signals.h"
 
 #include <signal.h>
 #include <unistd.h>

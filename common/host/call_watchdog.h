@@ -1,8 +1,8 @@
 // CallWatchdog: cancels calls that a client holds up. With gRPC's synchronous API, a thread that
 // writes to a client waits until the client has taken the message, and no deadline ends the wait.
 // One thread watches all calls. Thread-safe.
-#ifndef BASTION_COMMON_WIRE_CALL_WATCHDOG_H_
-#define BASTION_COMMON_WIRE_CALL_WATCHDOG_H_
+#ifndef BASTION_COMMON_HOST_CALL_WATCHDOG_H_
+#define BASTION_COMMON_HOST_CALL_WATCHDOG_H_
 
 #include <grpcpp/grpcpp.h>
 
@@ -82,4 +82,4 @@ class WriteWatchFactory final : public grpc::experimental::ServerInterceptorFact
 
 }  // namespace bastion::wire
 
-#endif  // BASTION_COMMON_WIRE_CALL_WATCHDOG_H_
+#endif  // BASTION_COMMON_HOST_CALL_WATCHDOG_H_

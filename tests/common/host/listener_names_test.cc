@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-#include "common/wire/listener.h"
+#include "common/host/listener.h"
 #include "gtest/gtest.h"
 
 // The addresses of "twice" are those of a host that has two lines in /etc/hosts.

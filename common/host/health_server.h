@@ -2,8 +2,8 @@
 // everybody. For probes that have no certificate. Nothing else is served, and calls hold no
 // threads. The service name "" asks whether this process serves, and "liveness" only whether it
 // works. Thread-safe.
-#ifndef BASTION_COMMON_WIRE_HEALTH_SERVER_H_
-#define BASTION_COMMON_WIRE_HEALTH_SERVER_H_
+#ifndef BASTION_COMMON_HOST_HEALTH_SERVER_H_
+#define BASTION_COMMON_HOST_HEALTH_SERVER_H_
 
 #include <functional>
 #include <memory>
@@ -33,4 +33,4 @@ class HealthServer {
 
 }  // namespace bastion::wire
 
-#endif  // BASTION_COMMON_WIRE_HEALTH_SERVER_H_
+#endif  // BASTION_COMMON_HOST_HEALTH_SERVER_H_

@@ -1,4 +1,4 @@
-#include "common/wire/health_server.h"
+#include "common/host/health_server.h"
 
 #include <grpcpp/ext/health_check_service_server_builder_option.h>
 #include <grpcpp/grpcpp.h>
@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "common/base/status.h"
-#include "common/wire/connection_limits.h"
-#include "common/wire/listener.h"
+#include "common/host/connection_limits.h"
+#include "common/host/listener.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 
 namespace bastion::wire {

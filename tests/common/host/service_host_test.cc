@@ -1,4 +1,4 @@
-#include "common/wire/service_host.h"
+#include "common/host/service_host.h"
 
 #include <signal.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "common/wire/stop_signals.h"
+#include "common/host/stop_signals.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "gtest/gtest.h"
 

@@ -1,4 +1,4 @@
-#include "common/wire/flags.h"
+#include "common/host/flags.h"
 
 #include <unistd.h>
 

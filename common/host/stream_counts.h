@@ -1,7 +1,7 @@
 // StreamCounts: what gRPC counts for each connection of this process's servers (its "channelz"). It
 // counts a call when its header arrives, before any thread serves it. Thread-compatible.
-#ifndef BASTION_COMMON_WIRE_STREAM_COUNTS_H_
-#define BASTION_COMMON_WIRE_STREAM_COUNTS_H_
+#ifndef BASTION_COMMON_HOST_STREAM_COUNTS_H_
+#define BASTION_COMMON_HOST_STREAM_COUNTS_H_
 
 #include <cstdint>
 #include <optional>
@@ -33,4 +33,4 @@ class StreamCounts {
 
 }  // namespace bastion::wire
 
-#endif  // BASTION_COMMON_WIRE_STREAM_COUNTS_H_
+#endif  // BASTION_COMMON_HOST_STREAM_COUNTS_H_

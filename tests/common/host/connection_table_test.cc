@@ -1,4 +1,4 @@
-#include "common/wire/connection_table.h"
+#include "common/host/connection_table.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -1,8 +1,8 @@
 // CancelBudget: how many calls the client of a connection may cancel. A client that opens calls and
 // cancels them at once makes the server work without limit: a canceled call does not count against
 // the limit on concurrent calls ("rapid reset", CVE-2023-44487). Thread-compatible.
-#ifndef BASTION_COMMON_WIRE_CANCEL_BUDGET_H_
-#define BASTION_COMMON_WIRE_CANCEL_BUDGET_H_
+#ifndef BASTION_COMMON_HOST_CANCEL_BUDGET_H_
+#define BASTION_COMMON_HOST_CANCEL_BUDGET_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -38,4 +38,4 @@ class CancelBudget {
 
 }  // namespace bastion::wire
 
-#endif  // BASTION_COMMON_WIRE_CANCEL_BUDGET_H_
+#endif  // BASTION_COMMON_HOST_CANCEL_BUDGET_H_

@@ -1,4 +1,4 @@
-#include "common/wire/stream_counts.h"
+#include "common/host/stream_counts.h"
 
 #include <grpc/grpc.h>
 #include <grpc/support/alloc.h>

@@ -5,8 +5,8 @@
 //   before Arm()      a signal ends the process at once: nothing is lost while a model loads
 //   after Arm()       a signal ends Wait(): the service stops in an orderly way
 //   after that        a second signal ends the process at once, and so does the time limit
-#ifndef BASTION_COMMON_WIRE_STOP_SIGNALS_H_
-#define BASTION_COMMON_WIRE_STOP_SIGNALS_H_
+#ifndef BASTION_COMMON_HOST_STOP_SIGNALS_H_
+#define BASTION_COMMON_HOST_STOP_SIGNALS_H_
 
 #include <atomic>
 #include <string>
@@ -48,4 +48,4 @@ class StopSignals {
 
 }  // namespace bastion::wire
 
-#endif  // BASTION_COMMON_WIRE_STOP_SIGNALS_H_
+#endif  // BASTION_COMMON_HOST_STOP_SIGNALS_H_

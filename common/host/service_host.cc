@@ -1,4 +1,4 @@
-#include "common/wire/service_host.h"
+#include "common/host/service_host.h"
 
 #include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>

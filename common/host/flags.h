@@ -1,8 +1,8 @@
 // The security settings of every service, as flags: --tls_cert, --tls_key, --tls_ca,
 // --tls_require_client_cert, --token_file, --access_file, --allow_plaintext, --reflection,
 // --health_listen and --max_connections.
-#ifndef BASTION_COMMON_WIRE_FLAGS_H_
-#define BASTION_COMMON_WIRE_FLAGS_H_
+#ifndef BASTION_COMMON_HOST_FLAGS_H_
+#define BASTION_COMMON_HOST_FLAGS_H_
 
 #include <memory>
 #include <string>
@@ -10,8 +10,8 @@
 
 #include "absl/status/statusor.h"
 #include "common/base/command_line.h"
+#include "common/host/service_host.h"
 #include "common/wire/security.h"
-#include "common/wire/service_host.h"
 
 namespace bastion::wire {
 
@@ -36,4 +36,4 @@ namespace bastion::wire {
 
 }  // namespace bastion::wire
 
-#endif  // BASTION_COMMON_WIRE_FLAGS_H_
+#endif  // BASTION_COMMON_HOST_FLAGS_H_

@@ -1,4 +1,4 @@
-#include "common/wire/health_server.h"
+#include "common/host/health_server.h"
 
 #include <grpcpp/grpcpp.h>
 

@@ -1,7 +1,7 @@
-#include "common/wire/connection_limits.h"
+#include "common/host/connection_limits.h"
 
 #include "common/base/clock.h"
-#include "common/wire/service_host.h"
+#include "common/host/service_host.h"
 #include "gtest/gtest.h"
 #include "tests/support/http_client.h"
 

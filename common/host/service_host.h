@@ -1,7 +1,7 @@
 // ServiceHost: the gRPC server of a service process, with health checks, reflection, a limit on
 // threads and an orderly shutdown.
-#ifndef BASTION_COMMON_WIRE_SERVICE_HOST_H_
-#define BASTION_COMMON_WIRE_SERVICE_HOST_H_
+#ifndef BASTION_COMMON_HOST_SERVICE_HOST_H_
+#define BASTION_COMMON_HOST_SERVICE_HOST_H_
 
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
@@ -15,11 +15,11 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/base/mutex.h"
-#include "common/wire/call_watchdog.h"
+#include "common/host/call_watchdog.h"
+#include "common/host/connection_limits.h"
+#include "common/host/health_server.h"
+#include "common/host/listener.h"
 #include "common/wire/clock_watch.h"
-#include "common/wire/connection_limits.h"
-#include "common/wire/health_server.h"
-#include "common/wire/listener.h"
 #include "common/wire/message_stream.h"
 #include "common/wire/security.h"
 
@@ -84,4 +84,4 @@ class ServiceHost {
 
 }  // namespace bastion::wire
 
-#endif  // BASTION_COMMON_WIRE_SERVICE_HOST_H_
+#endif  // BASTION_COMMON_HOST_SERVICE_HOST_H_

@@ -1,4 +1,4 @@
-#include "common/wire/listener.h"
+#include "common/host/listener.h"
 
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -11,8 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
+#include "common/host/service_host.h"
 #include "common/wire/descriptor_passing.h"
-#include "common/wire/service_host.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "gtest/gtest.h"
 #include "tests/support/http_client.h"

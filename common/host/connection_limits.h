@@ -1,7 +1,7 @@
 // ConnectionLimits: what a gRPC server allows the connections of its clients. Thread-safe: no
 // state.
-#ifndef BASTION_COMMON_WIRE_CONNECTION_LIMITS_H_
-#define BASTION_COMMON_WIRE_CONNECTION_LIMITS_H_
+#ifndef BASTION_COMMON_HOST_CONNECTION_LIMITS_H_
+#define BASTION_COMMON_HOST_CONNECTION_LIMITS_H_
 
 #include <grpcpp/grpcpp.h>
 
@@ -39,4 +39,4 @@ void SetConnectionLimits(const ConnectionLimits& limits, grpc::ResourceQuota& qu
 
 }  // namespace bastion::wire
 
-#endif  // BASTION_COMMON_WIRE_CONNECTION_LIMITS_H_
+#endif  // BASTION_COMMON_HOST_CONNECTION_LIMITS_H_

@@ -12,8 +12,8 @@
 // are left.
 //
 // Admit is for one thread. All else is thread-safe.
-#ifndef BASTION_COMMON_WIRE_CONNECTION_TABLE_H_
-#define BASTION_COMMON_WIRE_CONNECTION_TABLE_H_
+#ifndef BASTION_COMMON_HOST_CONNECTION_TABLE_H_
+#define BASTION_COMMON_HOST_CONNECTION_TABLE_H_
 
 #include <grpcpp/grpcpp.h>
 
@@ -27,9 +27,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/base/mutex.h"
+#include "common/host/cancel_budget.h"
+#include "common/host/stream_counts.h"
 #include "common/shm/shared_segment.h"
-#include "common/wire/cancel_budget.h"
-#include "common/wire/stream_counts.h"
 
 namespace bastion::wire {
 
@@ -119,4 +119,4 @@ class ConnectionTable {
 
 }  // namespace bastion::wire
 
-#endif  // BASTION_COMMON_WIRE_CONNECTION_TABLE_H_
+#endif  // BASTION_COMMON_HOST_CONNECTION_TABLE_H_

@@ -1,4 +1,4 @@
-#include "common/wire/call_watchdog.h"
+#include "common/host/call_watchdog.h"
 
 #include <optional>
 

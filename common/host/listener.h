@@ -9,8 +9,8 @@
 //
 // If descriptors run out all the same, a spare one is used to accept and close connections, so that
 // clients learn at once that they are refused. One thread per listener. Thread-compatible.
-#ifndef BASTION_COMMON_WIRE_LISTENER_H_
-#define BASTION_COMMON_WIRE_LISTENER_H_
+#ifndef BASTION_COMMON_HOST_LISTENER_H_
+#define BASTION_COMMON_HOST_LISTENER_H_
 
 #include <grpcpp/grpcpp.h>
 
@@ -25,9 +25,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/host/connection_limits.h"
+#include "common/host/connection_table.h"
 #include "common/shm/shared_segment.h"
-#include "common/wire/connection_limits.h"
-#include "common/wire/connection_table.h"
 #include "common/wire/socket_lock.h"
 
 namespace bastion::wire {
@@ -114,4 +114,4 @@ class Listener {
 
 }  // namespace bastion::wire
 
-#endif  // BASTION_COMMON_WIRE_LISTENER_H_
+#endif  // BASTION_COMMON_HOST_LISTENER_H_

@@ -1,4 +1,4 @@
-#include "common/wire/listener.h"
+#include "common/host/listener.h"
 
 #include <fcntl.h>
 #include <netdb.h>
