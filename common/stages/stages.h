@@ -1,6 +1,6 @@
 // Drafter and Verifier: the two interfaces that the decode cycle calls. Each has three kinds of
 // implementation: over gRPC or shared memory (orchestrator/remote), in process (the services'
-// engines, see client/inprocess), and fakes for tests (tests/support). One conformance suite runs
+// engines, see tools/inprocess), and fakes for tests (tests/support). One conformance suite runs
 // on all of them (tests/conformance).
 //
 // Thread-compatible. The cycle calls both from one thread.

@@ -219,7 +219,7 @@ def commented_out_code(files):
 def links(files, exists=os.path.exists):
     """The targets of relative links and code paths in Markdown exist."""
     link = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
-    code = re.compile(r"`((?:common|kernels|orchestrator|drafter_service|verifier_service|client|deploy"
+    code = re.compile(r"`((?:common|kernels|orchestrator|drafter_service|verifier_service|client|tools|deploy"
                       r"|tests|protos|cmake)/[\w./-]*\w)`")
     for file in files:
         folder = os.path.dirname(file.path)

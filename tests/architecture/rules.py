@@ -97,23 +97,23 @@ MAY_INCLUDE = {
                              "orchestrator/observe", "orchestrator/openai", "orchestrator/policy",
                              "orchestrator/remote", "orchestrator/schedule"],
 
-    # Clients. inprocess, bench and exactness run the engines in process. The SDK, client/cpp, is also
-    # built without the rest of this project.
+    # Clients speak the API only. The SDK, client/cpp, is also built without the rest of this project.
     "client/cpp": ["protos/bastion/v1"],
     "client/flags": ["common/stages", "protos/bastion/v1"],
     "client/ctl": ["client/cpp", "client/flags", "common/base", "protos/bastion/v1"],
-    "client/inprocess": [*_DATA, "common/nn", "common/prior", "drafter_service/draft",
-                         "drafter_service/engine", "orchestrator/prior",
-                         "verifier_service/engine", "verifier_service/model"],
-    "client/bench": [*_DATA, "client/cpp", "client/flags", "client/inprocess", "common/hub",
-                     "kernels/backend", "orchestrator/belief", "orchestrator/cost", "orchestrator/cycle",
-                     "orchestrator/policy", "orchestrator/prior", "orchestrator/profile"],
-    "client/exactness": [*_DATA, "client/bench", "client/cpp", "client/flags", "client/inprocess",
-                         "common/hub", "orchestrator/policy", "orchestrator/profile", "orchestrator/tree"],
-    "client/doctor": ["client/cpp", "client/ctl", "common/base", "common/hub", "common/nn", "common/prior",
-                      "drafter_service/draft", "kernels/backend",
-                      "orchestrator/intake", "protos/bastion/v1", "verifier_service/model"],
-    "client/train": ["common/base", "common/hub", "common/prior"],
+
+    # Tools run the engines in process.
+    "tools/inprocess": [*_DATA, "common/nn", "common/prior", "drafter_service/draft", "drafter_service/engine",
+                        "orchestrator/prior", "verifier_service/engine", "verifier_service/model"],
+    "tools/bench": [*_DATA, "client/cpp", "client/flags", "common/hub", "kernels/backend", "orchestrator/belief",
+                    "orchestrator/cost", "orchestrator/cycle", "orchestrator/policy", "orchestrator/prior",
+                    "orchestrator/profile", "tools/inprocess"],
+    "tools/exactness": [*_DATA, "client/cpp", "client/flags", "common/hub", "orchestrator/policy",
+                        "orchestrator/profile", "orchestrator/tree", "tools/bench", "tools/inprocess"],
+    "tools/doctor": ["client/cpp", "client/ctl", "common/base", "common/hub", "common/nn", "common/prior",
+                     "drafter_service/draft", "kernels/backend", "orchestrator/intake", "protos/bastion/v1",
+                     "verifier_service/model"],
+    "tools/train": ["common/base", "common/hub", "common/prior"],
 }
 
 # Include paths that do not begin at the root of the tree, and the folder where they begin. The longest
@@ -127,8 +127,8 @@ TESTS = "tests"
 LIBRARIES = {
     "torch": (("ATen/", "torch/", "c10/"), ["kernels/torch"]),
     "protobuf and gRPC": (("grpcpp/", "grpc/", "google/protobuf/"),
-                          ["common/host", "common/inspection", "common/wire", "orchestrator/intake", "orchestrator/schedule", "client",
-                           "tests"]),
+                          ["common/host", "common/inspection", "common/wire", "orchestrator/intake",
+                           "orchestrator/schedule", "client", "tests"]),
     "Boost": (("boost/",), ["common/http", "tests/common/http"]),
     "prometheus-cpp": (("prometheus/",), ["common/telemetry", "tests"]),
     "OpenTelemetry": (("opentelemetry/",), ["common/telemetry/otlp_sink.cc"]),

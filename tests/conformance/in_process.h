@@ -9,10 +9,10 @@
 #include <string>
 #include <utility>
 
-#include "client/inprocess/local_stages.h"
 #include "common/base/check.h"
 #include "tests/conformance/stages_under_test.h"
 #include "tests/support/golden_file.h"
+#include "tools/inprocess/local_stages.h"
 
 namespace bastion::testing {
 

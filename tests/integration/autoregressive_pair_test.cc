@@ -7,8 +7,6 @@
 #include <functional>
 #include <map>
 
-#include "client/bench/prompts.h"
-#include "client/inprocess/local_stages.h"
 #include "common/base/check.h"
 #include "orchestrator/cycle/decode_cycle.h"
 #include "orchestrator/policy/speculation_memory.h"
@@ -18,6 +16,8 @@
 #include "tests/support/manual_clock.h"
 #include "tests/support/plain_model.h"
 #include "tests/support/simulated_device.h"
+#include "tools/bench/prompts.h"
+#include "tools/inprocess/local_stages.h"
 
 namespace bastion {
 namespace {

@@ -9,8 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "client/bench/prompts.h"
-#include "client/inprocess/local_stages.h"
 #include "common/base/check.h"
 #include "gtest/gtest.h"
 #include "orchestrator/cycle/decode_cycle.h"
@@ -19,6 +17,8 @@
 #include "orchestrator/policy/policy.h"
 #include "orchestrator/policy/speculation_memory.h"
 #include "tests/support/linear_costs.h"
+#include "tools/bench/prompts.h"
+#include "tools/inprocess/local_stages.h"
 
 namespace bastion {
 namespace {

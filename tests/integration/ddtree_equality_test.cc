@@ -11,8 +11,6 @@
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
-#include "client/bench/prompts.h"
-#include "client/inprocess/local_stages.h"
 #include "common/base/check.h"
 #include "orchestrator/cycle/decode_cycle.h"
 #include "orchestrator/policy/speculation_memory.h"
@@ -23,6 +21,8 @@
 #include "tests/support/golden_file.h"
 #include "tests/support/random_marginals.h"
 #include "tests/support/temp_folder.h"
+#include "tools/bench/prompts.h"
+#include "tools/inprocess/local_stages.h"
 
 namespace bastion {
 namespace {

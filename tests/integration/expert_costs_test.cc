@@ -9,12 +9,12 @@
 #include <map>
 #include <random>
 
-#include "client/inprocess/local_stages.h"
 #include "orchestrator/cost/cost_model.h"
 #include "orchestrator/cost/expert_cost.h"
 #include "orchestrator/profile/verify_profile.h"
 #include "tests/support/golden_file.h"
 #include "tests/support/random_experts.h"
+#include "tools/inprocess/local_stages.h"
 
 namespace bastion {
 namespace {

@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "client/bench/prompts.h"
 #include "orchestrator/api/generation_service.h"
 #include "tests/conformance/in_process.h"
+#include "tools/bench/prompts.h"
 
 namespace bastion {
 namespace {

@@ -2,11 +2,11 @@
 // from the request's own tokens.
 #include <gtest/gtest.h>
 
-#include "client/bench/arm.h"
-#include "client/bench/load_plan.h"
-#include "client/inprocess/local_stages.h"
 #include "orchestrator/profile/verify_profile.h"
 #include "tests/support/golden_file.h"
+#include "tools/bench/arm.h"
+#include "tools/bench/load_plan.h"
+#include "tools/inprocess/local_stages.h"
 
 namespace bastion {
 namespace {

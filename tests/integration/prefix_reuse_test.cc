@@ -4,13 +4,13 @@
 #include <string>
 #include <vector>
 
-#include "client/bench/prompts.h"
-#include "client/inprocess/local_stages.h"
 #include "gtest/gtest.h"
 #include "orchestrator/cycle/decode_cycle.h"
 #include "orchestrator/policy/policy.h"
 #include "orchestrator/policy/speculation_memory.h"
 #include "tests/support/linear_costs.h"
+#include "tools/bench/prompts.h"
+#include "tools/inprocess/local_stages.h"
 
 namespace bastion {
 namespace {

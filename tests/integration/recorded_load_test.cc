@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "client/bench/prompts.h"
-#include "client/inprocess/local_stages.h"
 #include "gtest/gtest.h"
 #include "tests/orchestrator/cycle/simulation.h"
 #include "tests/support/recorded_texts.h"
+#include "tools/bench/prompts.h"
+#include "tools/inprocess/local_stages.h"
 
 namespace bastion {
 namespace {

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 
-#include "client/bench/arm.h"
-#include "client/bench/load_plan.h"
-#include "client/bench/prompts.h"
-#include "client/inprocess/local_stages.h"
 #include "common/base/check.h"
 #include "orchestrator/profile/verify_profile.h"
 #include "tests/support/streaming_reference.h"
+#include "tools/bench/arm.h"
+#include "tools/bench/load_plan.h"
+#include "tools/bench/prompts.h"
+#include "tools/inprocess/local_stages.h"
 
 namespace bastion {
 namespace {

@@ -2,7 +2,6 @@
 // slightly above the current counts. Lower them when a cycle becomes cheaper.
 #include <iostream>
 
-#include "client/inprocess/local_stages.h"
 #include "gtest/gtest.h"
 #include "orchestrator/cycle/decode_cycle.h"
 #include "orchestrator/policy/policy.h"
@@ -11,6 +10,7 @@
 #include "tests/support/forwarding_verifier.h"
 #include "tests/support/linear_costs.h"
 #include "tests/support/manual_clock.h"
+#include "tools/inprocess/local_stages.h"
 
 namespace bastion {
 namespace {

@@ -1,0 +1,250 @@
+// bastion-bench: compares speculation policies on the same requests, in this process or through
+// running services.
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "tools/bench/bench_session.h"
+#include "tools/bench/flags.h"
+#include "tools/bench/later_turns.h"
+#include "tools/bench/load_comparison.h"
+#include "tools/bench/prompts.h"
+#include "tools/bench/report.h"
+#include "tools/bench/roofline.h"
+#include "tools/bench/rounding.h"
+#include "tools/bench/suite_runner.h"
+#include "tools/bench/trace_replay.h"
+#include "tools/inprocess/local_stages.h"
+#include "common/base/check.h"
+#include "common/base/program.h"
+#include "common/base/status.h"
+
+namespace bastion {
+namespace {
+
+constexpr char kExample[] =
+    "--target deploy/demo_model/target --drafter deploy/demo_model/drafter "
+    "--prompts deploy/demo_model/prompts.jsonl --policies ar,fixed:16,default";
+
+// The most requests that are live at the same time.
+int MaxLive(const std::vector<LoadPlan>& plans) {
+  int most = 1;
+  for (const LoadPlan& plan : plans) most = std::max(most, plan.max_live);
+  return most;
+}
+
+// Adds the later turns of conversations. Their first turns are answered before the measurement.
+absl::Status AddLaterTurns(const BenchFlags& flags, std::vector<BenchPrompt>* prompts) {
+  if (!HasLaterTurns(*prompts)) return absl::OkStatus();
+  SessionOptions options = flags.session;
+  options.files = {};
+  ASSIGN_OR_RETURN(const auto session, BenchSession::Open(options));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Arm> arm, session->arms()("ar"));
+  PromptText text(flags.session.local.target_folder);
+  ASSIGN_OR_RETURN(*prompts, WithLaterTurns(*prompts, text, [&](const BenchPrompt& prompt) {
+    return Answer(prompt, flags.settings, *arm);
+  }));
+  return absl::OkStatus();
+}
+
+// OK for different texts if they are expected; the report counts them.
+absl::Status Expected(const absl::Status& same, bool texts_may_differ) {
+  if (!texts_may_differ || !absl::IsDataLoss(same)) return same;
+  std::cout << same.message() << '\n';
+  return absl::OkStatus();
+}
+
+// The folder of the sources, with the scripts that draw plots. Programs from tests/gpu/pack.sh run
+// on other machines than they were built on, and there it is where the variable says.
+std::string SourceFolder() {
+  const char* const folder = std::getenv("BASTION_TEST_SOURCE_DIR");
+  return folder == nullptr ? BASTION_SOURCE_DIR : folder;
+}
+
+absl::Status WriteComparison(const BenchReport& report, const std::string& folder) {
+  std::cout << ReportTables(report) << '\n' << AblationTable(report) << std::flush;
+  if (folder.empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(WriteReport(report, folder));
+  if (const absl::Status drawn = DrawPlots(SourceFolder(), folder); !drawn.ok())
+    LOG(WARNING) << drawn;
+  return absl::OkStatus();
+}
+
+absl::Status RunComparison(const BenchFlags& flags) {
+  std::vector<BenchPrompt> prompts;
+  std::vector<TracedArrival> arrivals;
+  std::vector<LoadPlan> plans;
+  const std::string& target = flags.session.local.target_folder;
+  if (!flags.prompts.file.empty()) {
+    ASSIGN_OR_RETURN(prompts, LoadPrompts(flags.prompts.file, target, flags.prompts.template_args));
+    RETURN_IF_ERROR(AddLaterTurns(flags, &prompts));
+  }
+  if (flags.load.arrivals.empty()) {
+    ASSIGN_OR_RETURN(plans, PlanLoads(flags.load, prompts, flags.settings));
+  } else {
+    ASSIGN_OR_RETURN(arrivals, LoadArrivals(flags.load.arrivals, target, prompts));
+    plans = {PlanArrivals(flags.load, arrivals, flags.settings)};
+  }
+  SessionOptions options = flags.session;
+  options.max_live = MaxLive(plans);
+  ASSIGN_OR_RETURN(const auto session, BenchSession::Open(options));
+  BenchReport report;
+  report.settings = flags.settings;
+  report.targets = flags.targets;
+  report.counts_differ =
+      flags.load.concurrency.empty() || flags.load.duration < absl::InfiniteDuration();
+  report.target = target;
+  report.drafter = flags.session.local.drafter_folder;
+  report.device = session->device();
+  report.mode = session->mode();
+  report.latency_model = session->latency_model();
+  ASSIGN_OR_RETURN(report.levels,
+                   CompareLoads(plans, flags.comparison, flags.settings, session->arms()));
+  RETURN_IF_ERROR(session->Close());
+  report.policies = PoliciesOf(report.levels.front());
+  RETURN_IF_ERROR(WriteComparison(report, flags.report));
+  const absl::Status same = CheckSameTexts(report);
+  if (same.ok()) std::cout << "Every policy generated the same tokens.\n";
+  return Expected(same, flags.texts_may_differ);
+}
+
+absl::Status RunRoofline(const BenchFlags& flags) {
+  LocalOptions local = flags.session.local;
+  local.memory.max_sequences = 5;
+  ASSIGN_OR_RETURN(const auto stages, LocalStages::Create(local));
+  ASSIGN_OR_RETURN(const RooflineReport report, MeasureRoofline(*stages, flags.roofline));
+  std::cout << report.Markdown();
+  return flags.report.empty() ? absl::OkStatus() : WriteRoofline(report, flags.report);
+}
+
+absl::Status RunRounding(const BenchFlags& flags) {
+  LocalOptions local = flags.session.local;
+  local.memory.max_sequences = 5;
+  local.dtype = "bf16";
+  ASSIGN_OR_RETURN(const auto exact, LocalStages::Create(local));
+  local.dtype = "int8";
+  ASSIGN_OR_RETURN(const auto rounded, LocalStages::Create(local));
+  ASSIGN_OR_RETURN(const auto prompts, LoadPrompts(flags.prompts.file, local.target_folder));
+  ASSIGN_OR_RETURN(const RoundingError error,
+                   MeasureRounding(exact->verifier(), rounded->verifier(), prompts,
+                                   flags.settings.max_new_tokens));
+  std::cout << error.ToString() << '\n';
+  return absl::OkStatus();
+}
+
+absl::Status RunReplay(const BenchFlags& flags) {
+  ASSIGN_OR_RETURN(const Trace trace, ReadTrace(flags.replay));
+  ASSIGN_OR_RETURN(const ReplayReport report, ReplayTrace(trace));
+  std::cout << report.Markdown();
+  if (flags.report.empty()) return absl::OkStatus();
+  return WriteReportFile(flags.report, "replay.json", report.Json());
+}
+
+// Writes and draws the report of a suite, and prints its tables.
+absl::Status WriteSuite(const nlohmann::json& report, const std::string& folder) {
+  if (folder.empty()) {
+    ASSIGN_OR_RETURN(const SuiteReport parsed, ParseReport(report, "the report"));
+    std::cout << ReportMarkdown(parsed) << std::flush;
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const std::string text, WriteSuiteReport(report, folder));
+  std::cout << text << std::flush;
+  if (const absl::Status drawn = DrawPlots(SourceFolder(), folder); !drawn.ok())
+    LOG(WARNING) << drawn;
+  return absl::OkStatus();
+}
+
+absl::Status RunSuiteCommand(const std::string& name) {
+  ASSIGN_OR_RETURN(SuiteFlags flags, ReadSuiteFlags());
+  flags.options.source_folder = SourceFolder();
+  ASSIGN_OR_RETURN(Suite suite, FindSuite(name));
+  Apply(flags.overrides, &suite);
+  if (!flags.report.empty()) {
+    RETURN_IF_ERROR(CreateReportFolder(flags.report));
+  }
+  ASSIGN_OR_RETURN(const SuiteResults results, RunSuite(std::move(suite), flags.options));
+  RETURN_IF_ERROR(WriteSuite(ReportJson(results.report, {RunsJson(results.runs, results.datasets)}),
+                             flags.report));
+  return Expected(results.texts, flags.texts_may_differ);
+}
+
+absl::Status RunMerge(const std::vector<std::string>& folders) {
+  ASSIGN_OR_RETURN(const nlohmann::json merged, MergeReports(folders));
+  const std::string report = ReportFlag();
+  if (!report.empty()) {
+    RETURN_IF_ERROR(CreateReportFolder(report));
+  }
+  return WriteSuite(merged, report);
+}
+
+// `words`: the arguments that are not flags.
+absl::Status RunCommand(const std::vector<std::string>& words) {
+  if (words[0] == "merge") return RunMerge({words.begin() + 1, words.end()});
+  if (words[0] == "suite" && words.size() == 2) return RunSuiteCommand(words[1]);
+  if (words[0] == "suite") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("suite needs one name; the suites are ", absl::StrJoin(SuiteNames(), ", ")));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown command \"", words[0], "\"; use suite or merge, or flags only"));
+}
+
+absl::Status Run(const std::vector<char*>& arguments) {
+  const std::vector<std::string> words(arguments.begin() + 1, arguments.end());
+  if (!words.empty()) return RunCommand(words);
+  ASSIGN_OR_RETURN(const BenchFlags flags, ReadFlags(kExample));
+  if (!flags.report.empty()) {
+    RETURN_IF_ERROR(CreateReportFolder(flags.report));
+  }
+  switch (flags.mode) {
+    case BenchMode::kCompare:
+      return RunComparison(flags);
+    case BenchMode::kRoofline:
+      return RunRoofline(flags);
+    case BenchMode::kRounding:
+      return RunRounding(flags);
+    case BenchMode::kReplay:
+      return RunReplay(flags);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace bastion
+
+int main(int argc, char** argv) {
+  const bastion::ProgramInfo info = {
+      .summary = "Compares speculation policies on the same prompts: speed, acceptance and text.",
+      .usage =
+          "--target DIR --drafter DIR --prompts FILE [flags]\n"
+          "         bastion-bench --target DIR --endpoint ADDRESS --prompts FILE [flags]\n"
+          "         bastion-bench suite NAME [flags]\n"
+          "         bastion-bench merge FOLDER... --report FOLDER\n"
+          "         bastion-bench --replay FILE [flags]",
+      .example = bastion::kExample,
+      .groups = {
+          {"Models",
+           {"target DIR", "drafter DIR", "prior PATH", "dtype TYPE", "drafter_dtype TYPE",
+            "endpoint ADDRESS"}},
+          {"Work",
+           {"prompts FILE", "template_args JSON", "policies LIST", "max_new_tokens N", "ignore_eos",
+            "warmup N", "max_rows ROWS", "texts_may_differ"}},
+          {"Load",
+           {"concurrency LIST", "rate LIST", "arrivals FILE", "repeat N", "duration SECONDS",
+            "rounds N", "cold", "max_running N", "latency_target MS", "ttft_target MS"}},
+          {"Sampling", {"temperature T", "seed N", "sampling LIST"}},
+          {"Suites (docs/experiments.md)",
+           {"temperatures LIST", "seeds LIST", "prompt_tokens LIST", "prompts_per_dataset N"}},
+          {"Device (without --endpoint)",
+           {"device KIND", "backend NAME", "threads N", "gpu INDEX", "gemm_table FILE",
+            "kv_tokens N", "feature_bytes N", "attention_sinks N", "attention_window N",
+            "latency_profile FILE"}},
+          {"Report", {"report DIR", "reliability", "acceptance_calibration FILE", "record FILE"}},
+          {"Other measurements",
+           {"replay FILE", "roofline", "contexts LIST", "rows LIST", "rounding"}}}};
+  return bastion::RunProgram(argc, argv, info,
+                             [](const auto& arguments) { return bastion::Run(arguments); });
+}

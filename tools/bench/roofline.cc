@@ -1,0 +1,194 @@
+#include "tools/bench/roofline.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "tools/bench/report.h"
+#include "common/base/status.h"
+#include "kernels/backend/probe.h"
+#include "orchestrator/profile/verify_profile.h"
+
+namespace bastion {
+namespace {
+
+constexpr int kDrafts = 15;
+constexpr DType kProductTypes[] = {DType::kBF16, DType::kInt8, DType::kF32};
+// First session id of this file. No other code of this program uses ids in this range.
+constexpr uint64_t kSession = uint64_t{3} << 61;
+
+// The peaks that the engine reports for its GPU: the bandwidth computed from the memory clock, and
+// the measured FLOP/s in the type of the target's weights, bf16 or fp32. Other types are not
+// measured.
+MachineLimits LimitsOfGpu(const verifier::VerifierEngine& engine) {
+  const DevicePeaks& peaks = engine.info().peaks;
+  MachineLimits limits;
+  limits.read_bytes_per_second = peaks.bytes_per_second;
+  (engine.cost().dtype == DType::kF32 ? limits.fp32_flops_per_second
+                                      : limits.bf16_flops_per_second) = peaks.flops_per_second;
+  return limits;
+}
+
+MachineLimits MeasureLimits(const nn::Device& device) {
+  const auto rate = [&](DType dtype) {
+    return kernels::LinearRate(*device.backend, dtype, *device.pool);
+  };
+  MachineLimits limits;
+  limits.read_bytes_per_second = kernels::ReadBandwidth(*device.pool);
+  limits.fp32_flops_per_second = rate(DType::kF32);
+  limits.bf16_flops_per_second = rate(DType::kBF16);
+  limits.int8_flops_per_second = rate(DType::kInt8);
+  return limits;
+}
+
+// The bytes, FLOPs and lower time bound of a forward of `rows` rows after `context` cached tokens.
+ForwardTime BoundOf(const MachineLimits& limits, const nn::ForwardCost& cost, int rows,
+                    int context) {
+  ForwardTime forward;
+  forward.rows = rows;
+  forward.context = context;
+  forward.bytes = cost.ReadBytes(rows) + static_cast<double>(cost.kv_bytes_per_token) * context;
+  forward.flops = 2.0 * rows * static_cast<double>(cost.multiply_adds_per_row);
+  const double flops_per_second = limits.flops_per_second(cost.dtype);
+  forward.bound_seconds = std::max(forward.bytes / limits.read_bytes_per_second,
+                                   flops_per_second > 0 ? forward.flops / flops_per_second : 0);
+  return forward;
+}
+
+absl::Status MeasureVerifies(LocalStages& stages, const RooflineOptions& roofline,
+                             RooflineReport& report) {
+  ProfileOptions options;
+  options.row_counts = options.shared_row_counts = roofline.rows;
+  options.further_row_counts.clear();
+  options.contexts = roofline.contexts;
+  options.session = kSession;
+  options.time_limit = absl::Minutes(2);
+  ASSIGN_OR_RETURN(const LatencyProfile table,
+                   MeasureProfileWithBar(stages.verifier(), "timing the target", options));
+  const nn::ForwardCost cost = stages.verifier_engine().cost();
+  for (const ProfilePoint& point : table.points) {
+    ForwardTime forward = BoundOf(report.limits, cost, point.rows, point.context);
+    forward.name = point.rows == 1 ? "decode" : "verify";
+    forward.seconds = point.seconds;
+    report.forwards.push_back(forward);
+  }
+  return absl::OkStatus();
+}
+
+// Alternates plain decode steps and drafts, like a decode cycle, and times the drafts.
+absl::Status MeasureDraft(LocalStages& stages, RooflineReport& report) {
+  const SequenceId sequence = {kSession + 1, 0};
+  const int context = report.forwards.front().context;
+  RETURN_IF_ERROR(stages.verifier().Open(sequence, SamplingParams()));
+  const std::vector<TokenId> prompt(context, 0);
+  RETURN_IF_ERROR(stages.verifier().Prefill({sequence, 0, prompt}).status());
+  Frontier frontier;
+  frontier.sequence = sequence;
+  frontier.committed = context;
+  frontier.new_tokens = prompt;
+  std::vector<double> seconds;
+  for (int i = 0; i < kDrafts; ++i) {
+    StopWatch watch;
+    RETURN_IF_ERROR(stages.drafter().Expand({frontier}).status());
+    seconds.push_back(absl::ToDoubleSeconds(watch.Lap()));
+    const Forest step = {{sequence, frontier.committed, DraftTree(frontier.root)}};
+    ASSIGN_OR_RETURN(const VerifyResult verified, stages.verifier().Verify(step, {}));
+    RETURN_IF_ERROR(verified.outcomes.at(0).status);
+    frontier.new_tokens = {frontier.root};
+    frontier.root = verified.outcomes[0].acceptance.next;
+    ++frontier.committed;
+  }
+  stages.drafter().Close(sequence);
+  stages.verifier().Close(sequence);
+  ASSIGN_OR_RETURN(const DrafterInfo drafter, stages.drafter().Info());
+  const nn::ForwardCost cost = stages.drafter_engine().cost();
+  ForwardTime forward = BoundOf(report.limits, cost, drafter.positions + 1, context);
+  forward.name = "draft";
+  forward.seconds = Median(seconds);
+  report.forwards.push_back(forward);
+  return absl::OkStatus();
+}
+
+// The measured rates, e.g. "; matrix products 90 GFLOP/s in bf16, 45 GFLOP/s in fp32".
+std::string ProductRates(const MachineLimits& limits) {
+  std::string text;
+  for (const DType dtype : kProductTypes) {
+    const double rate = limits.flops_per_second(dtype);
+    if (rate <= 0) continue;
+    absl::StrAppendFormat(&text, "%s %.0f GFLOP/s in %s", text.empty() ? "; matrix products" : ",",
+                          rate / 1e9, Name(dtype));
+  }
+  return text;
+}
+
+}  // namespace
+
+double MachineLimits::flops_per_second(DType dtype) const {
+  return dtype == DType::kInt8   ? int8_flops_per_second
+         : dtype == DType::kBF16 ? bf16_flops_per_second
+                                 : fp32_flops_per_second;
+}
+
+std::string RooflineReport::Markdown() const {
+  std::string text = absl::StrFormat(
+      "%s\nread %.1f GB/s%s\n\n"
+      "| forward | context | rows | MB | GFLOP | bound ms | measured ms | bound / measured | vs "
+      "one row |\n"
+      "|---|--:|--:|--:|--:|--:|--:|--:|--:|\n",
+      device, limits.read_bytes_per_second / 1e9, ProductRates(limits));
+  const auto one_row = [&](const ForwardTime& forward) {
+    const auto found =
+        std::find_if(forwards.begin(), forwards.end(), [&](const ForwardTime& other) {
+          return other.name == "decode" && other.context == forward.context;
+        });
+    return found == forwards.end() ? forwards.front().seconds : found->seconds;
+  };
+  for (const ForwardTime& forward : forwards) {
+    absl::StrAppendFormat(&text, "| %s | %d | %d | %.1f | %.2f | %.3f | %.3f | %.0f %% | %.2f× |\n",
+                          forward.name, forward.context, forward.rows, forward.bytes / 1e6,
+                          forward.flops / 1e9, 1e3 * forward.bound_seconds, 1e3 * forward.seconds,
+                          100 * forward.bound_seconds / forward.seconds,
+                          forward.seconds / one_row(forward));
+  }
+  return text;
+}
+
+std::string RooflineReport::Json() const {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const ForwardTime& forward : forwards) {
+    rows.push_back({{"forward", forward.name},
+                    {"rows", forward.rows},
+                    {"context", forward.context},
+                    {"bytes", forward.bytes},
+                    {"flops", forward.flops},
+                    {"bound_seconds", forward.bound_seconds},
+                    {"seconds", forward.seconds}});
+  }
+  nlohmann::json report = {{"device", device},
+                           {"read_bytes_per_second", limits.read_bytes_per_second},
+                           {"forwards", rows}};
+  for (const DType dtype : kProductTypes) {
+    const double rate = limits.flops_per_second(dtype);
+    if (rate > 0) report[absl::StrCat(Name(dtype), "_flops_per_second")] = rate;
+  }
+  return report.dump(1);
+}
+
+absl::StatusOr<RooflineReport> MeasureRoofline(LocalStages& stages,
+                                               const RooflineOptions& options) {
+  RooflineReport report;
+  report.device = stages.verifier_engine().info().device;
+  report.limits =
+      stages.on_gpu() ? LimitsOfGpu(stages.verifier_engine()) : MeasureLimits(stages.device());
+  RETURN_IF_ERROR(MeasureVerifies(stages, options, report));
+  RETURN_IF_ERROR(MeasureDraft(stages, report));
+  return report;
+}
+
+absl::Status WriteRoofline(const RooflineReport& report, const std::string& folder) {
+  RETURN_IF_ERROR(WriteReportFile(folder, "roofline.md", report.Markdown()));
+  return WriteReportFile(folder, "roofline.json", report.Json());
+}
+
+}  // namespace bastion

@@ -1,0 +1,64 @@
+// Compares the engines with the limits of the machine. For each kind of forward (decode step,
+// verify, draft), reports the bytes read, the FLOPs, the lower bound on the time, and the measured
+// time.
+//
+//   bound = max(bytes / read bandwidth, FLOPs / (FLOP/s in the weights' type))
+//
+// If the FLOP/s in this type are not measured, the bound is bytes / read bandwidth.
+//
+// The measured time can be below the bound if the CPU caches hold some of the bytes.
+#ifndef BASTION_TOOLS_BENCH_ROOFLINE_H_
+#define BASTION_TOOLS_BENCH_ROOFLINE_H_
+
+#include <string>
+#include <vector>
+
+#include "tools/inprocess/local_stages.h"
+
+namespace bastion {
+
+struct MachineLimits {
+  double read_bytes_per_second = 0;
+  // 0: not measured. Reports leave such a rate out.
+  double bf16_flops_per_second = 0;
+  double int8_flops_per_second = 0;
+  double fp32_flops_per_second = 0;
+
+  [[nodiscard]] double flops_per_second(DType dtype) const;
+};
+
+struct ForwardTime {
+  std::string name;  // "decode", "verify", "draft".
+  int rows = 0;
+  int context = 0;  // Cached tokens.
+  double bytes = 0;
+  double flops = 0;
+  double bound_seconds = 0;
+  double seconds = 0;  // Median of the measured times.
+};
+
+struct RooflineReport {
+  std::string device;
+  MachineLimits limits;
+  std::vector<ForwardTime> forwards;  // Ordered by context; the draft comes last.
+
+  [[nodiscard]] std::string Markdown() const;
+  [[nodiscard]] std::string Json() const;
+};
+
+struct RooflineOptions {
+  std::vector<int> rows = {1, 2, 4, 8, 16, 32, 64, 128};
+  std::vector<int> contexts = {256};
+};
+
+// Measures the machine with the threads of `stages`, then the models. On a GPU, takes the limits
+// that the verifier engine reports instead of measuring them. Prints progress to stderr.
+[[nodiscard]] absl::StatusOr<RooflineReport> MeasureRoofline(LocalStages& stages,
+                                                             const RooflineOptions& options = {});
+
+// Writes roofline.md and roofline.json to `folder`. Errors name the file.
+[[nodiscard]] absl::Status WriteRoofline(const RooflineReport& report, const std::string& folder);
+
+}  // namespace bastion
+
+#endif  // BASTION_TOOLS_BENCH_ROOFLINE_H_

@@ -1,0 +1,41 @@
+// Runs a suite: every combination of its grid, and its verify times.
+#ifndef BASTION_TOOLS_BENCH_SUITE_RUNNER_H_
+#define BASTION_TOOLS_BENCH_SUITE_RUNNER_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tools/bench/bench_session.h"
+#include "tools/bench/suite.h"
+#include "tools/bench/suite_report.h"
+
+namespace bastion {
+
+// How to run a suite on this machine.
+struct SuiteOptions {
+  LocalOptions local;                // The models and `memory.max_rows` come from the suite.
+  std::string endpoint;              // Empty: in process.
+  std::string template_args = "{}";  // See LoadPrompts.
+  bool ignore_eos = false;           // Always generate max_new_tokens.
+  std::string source_folder;         // Paths of the suite that are not absolute begin here.
+};
+
+struct SuiteResults {
+  SuiteReport report;  // With one panel.
+  std::vector<SuiteRun> runs;
+  DatasetOf datasets;
+  absl::Status texts;  // DATA_LOSS if two policies generated different tokens. See CheckSameTexts.
+};
+
+// INVALID_ARGUMENT if the suite needs something that this program or the endpoint does not have.
+// Prints progress to stderr.
+[[nodiscard]] absl::StatusOr<SuiteResults> RunSuite(Suite suite, const SuiteOptions& options);
+
+// Keeps the first `count` prompts of each dataset. 0: all. Prompts without a dataset get `name`.
+[[nodiscard]] std::vector<BenchPrompt> FirstOfEachDataset(std::vector<BenchPrompt> prompts,
+                                                          int count, const std::string& name);
+
+}  // namespace bastion
+
+#endif  // BASTION_TOOLS_BENCH_SUITE_RUNNER_H_

@@ -1,0 +1,126 @@
+// LocalStages: both stages (draft and verify) in this process. The engines implement the interfaces
+// of common/stages/stages.h and share one thread pool. Thread-compatible.
+#ifndef BASTION_TOOLS_INPROCESS_LOCAL_STAGES_H_
+#define BASTION_TOOLS_INPROCESS_LOCAL_STAGES_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/nn/local_device.h"
+#include "common/stages/stages.h"
+#include "drafter_service/engine/drafter_engine.h"
+#include "orchestrator/prior/transition_gains.h"
+#include "verifier_service/engine/verifier_engine.h"
+
+namespace bastion {
+
+// A Verifier that calls an engine. Does not own it.
+class LocalVerifier final : public Verifier {
+ public:
+  explicit LocalVerifier(verifier::VerifierEngine* engine) : engine_(engine) {}
+  absl::StatusOr<TargetInfo> Info() override { return engine_->info(); }
+  absl::Status Open(SequenceId sequence, const SamplingParams& sampling) override {
+    return engine_->Open(sequence, sampling);
+  }
+  absl::StatusOr<int> ReusePrefix(const PrefixItem& item) override {
+    return engine_->ReusePrefix(item);
+  }
+  absl::StatusOr<VerifyResult> Verify(const Forest& forest,
+                                      absl::Span<const PrefillItem> prompts) override {
+    return engine_->Verify(forest, prompts);
+  }
+  void Close(SequenceId sequence) override { engine_->Close(sequence); }
+
+ private:
+  verifier::VerifierEngine* const engine_;
+};
+
+// A Drafter that calls an engine. Does not own it.
+class LocalDrafter final : public Drafter {
+ public:
+  explicit LocalDrafter(drafter::DrafterEngine* engine) : engine_(engine) {}
+  absl::StatusOr<DrafterInfo> Info() override { return engine_->info(); }
+  absl::StatusOr<DraftResult> Expand(absl::Span<const Frontier> frontiers) override {
+    ASSIGN_OR_RETURN(std::vector<Draft> drafts, engine_->Expand(frontiers));
+    return DraftResult{std::move(drafts), engine_->last_trace()};
+  }
+  void Close(SequenceId sequence) override { engine_->Close(sequence); }
+
+ private:
+  drafter::DrafterEngine* const engine_;
+};
+
+// The drafter of a session without one: it has no prediction, so every cycle decodes plainly.
+class AbsentDrafter final : public Drafter {
+ public:
+  absl::StatusOr<DrafterInfo> Info() override {
+    return absl::FailedPreconditionError("there is no drafter; pass --drafter");
+  }
+  absl::StatusOr<DraftResult> Expand(absl::Span<const Frontier> frontiers) override;
+  void Close(SequenceId /*sequence*/) override {}
+};
+
+// The limits of the models' memory. kv_tokens is that of each model's cache.
+struct LocalMemory {
+  int max_sequences = 64;
+  int kv_tokens = nn::EngineOptions().kv_tokens;
+  int max_rows = verifier::VerifierOptions().max_rows;  // Rows of one forward of the target.
+  int64_t feature_bytes = verifier::VerifierOptions().feature_bytes;
+  bool reuse_prefixes = false;         // Off, so that measurements of equal prompts are comparable.
+  nn::StreamingWindow streaming = {};  // The target's attention.
+};
+
+struct LocalOptions {
+  std::string target_folder;
+  std::string drafter_folder;   // Empty: no drafter.
+  std::string dtype = "bf16";   // Type of the target's weights.
+  std::string drafter_dtype;    // Empty: the same as `dtype`.
+  std::string device = "auto";  // "cpu", "cuda" or "auto", for both models.
+  std::string backend = "cpu";  // "cpu" or "torch", for both models.
+  int gpu = 0;
+  std::string gemm_table;  // Cache file for GEMM autotuning. Empty: tune again at every start.
+  int threads = 0;         // See nn::OpenLocalDevice.
+  LocalMemory memory = {};
+  bool show_progress = false;  // Show a progress bar while loading weights.
+  std::string prior;           // Transition table or its folder. Empty: the drafter's folder.
+};
+
+// Owns both engines and the objects that they use. Members are destroyed in reverse order, so each
+// member comes after the objects that it uses.
+class LocalStages {
+ public:
+  // Loads both models. Errors name the folder and the problem.
+  static absl::StatusOr<std::unique_ptr<LocalStages>> Create(const LocalOptions& options);
+
+  [[nodiscard]] Verifier& verifier() { return *verifier_; }
+  [[nodiscard]] Drafter& drafter() { return *drafter_; }
+  [[nodiscard]] bool on_gpu() const { return on_gpu_; }
+  // The transition table of `LocalOptions::prior` or the drafter's folder. Null if there is none.
+  [[nodiscard]] const TransitionGains* table() const { return table_.get(); }
+  [[nodiscard]] verifier::VerifierEngine& verifier_engine() { return *verifier_engine_; }
+  // REQUIRES: there is a drafter.
+  [[nodiscard]] drafter::DrafterEngine& drafter_engine() { return *drafter_engine_; }
+  [[nodiscard]] const nn::Device& device() const { return device_.device; }
+
+ private:
+  LocalStages() = default;
+  // Loads the drafter, or an AbsentDrafter if `options` names none. REQUIRES: verifier_engine_.
+  [[nodiscard]] absl::Status LoadDrafter(const LocalOptions& options,
+                                         const nn::EngineOptions& engine, nn::DeviceKind kind);
+
+  nn::LocalDevice device_;
+  bool on_gpu_ = false;
+  std::unique_ptr<verifier::VerifierEngine> verifier_engine_;
+  std::unique_ptr<drafter::DrafterEngine> drafter_engine_;
+  std::unique_ptr<LocalVerifier> verifier_;
+  std::unique_ptr<Drafter> drafter_;
+  std::unique_ptr<const TransitionGains> table_;
+};
+
+}  // namespace bastion
+
+#endif  // BASTION_TOOLS_INPROCESS_LOCAL_STAGES_H_
