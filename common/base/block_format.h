@@ -1,5 +1,5 @@
 // The formats in which GGUF files store quantized weights: blocks of successive weights of a row
-// that share scales. kernels/dequantize.h converts them. Thread-safe: no state.
+// that share scales. kernels/ops/dequantize.h converts them. Thread-safe: no state.
 #ifndef BASTION_COMMON_BASE_BLOCK_FORMAT_H_
 #define BASTION_COMMON_BASE_BLOCK_FORMAT_H_
 

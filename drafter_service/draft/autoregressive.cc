@@ -8,8 +8,8 @@
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/hub/json_file.h"
-#include "common/nn/causal_model.h"
 #include "drafter_service/draft/draft_model.h"
+#include "engine/model/causal_model.h"
 
 namespace bastion::drafter {
 namespace {

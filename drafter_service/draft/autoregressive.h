@@ -15,10 +15,10 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "common/nn/causal_model.h"
-#include "common/nn/row_batch.h"
 #include "common/stages/marginals.h"
-#include "kernels/ops.h"
+#include "engine/model/causal_model.h"
+#include "engine/model/row_batch.h"
+#include "kernels/ops/ops.h"
 
 namespace bastion::drafter {
 

@@ -8,11 +8,11 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/progress.h"
 #include "common/base/status.h"
-#include "common/cuda/device_decoder.h"
-#include "common/cuda/row_buckets.h"
 #include "common/hub/checkpoint.h"
+#include "engine/cuda/device_decoder.h"
+#include "engine/cuda/row_buckets.h"
 #include "kernels/cuda/ops.h"
-#include "kernels/pack.h"
+#include "kernels/ops/pack.h"
 
 namespace bastion::drafter {
 namespace {

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/nn/decoder.h"
 #include "drafter_service/draft/draft_model.h"
+#include "engine/model/decoder.h"
 
 namespace bastion::drafter {
 

@@ -13,14 +13,14 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/hub/model_config.h"
-#include "common/nn/device.h"
-#include "common/nn/page_pool.h"
-#include "common/nn/row_batch.h"
 #include "common/stages/features.h"
 #include "common/stages/marginals.h"
 #include "common/stages/sampling_params.h"
-#include "kernels/ops.h"
-#include "kernels/pack.h"
+#include "engine/model/device.h"
+#include "engine/model/page_pool.h"
+#include "engine/model/row_batch.h"
+#include "kernels/ops/ops.h"
+#include "kernels/ops/pack.h"
 
 namespace bastion::drafter {
 

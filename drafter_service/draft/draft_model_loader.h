@@ -6,8 +6,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "common/nn/local_device.h"
 #include "drafter_service/draft/draft_model.h"
+#include "engine/model/local_device.h"
 
 namespace bastion::drafter {
 

@@ -16,11 +16,11 @@
 #include "absl/container/node_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/nn/page_pool.h"
-#include "common/nn/prefix_cache.h"
 #include "common/stages/features.h"
 #include "common/stages/stage_data.h"
 #include "drafter_service/engine/drafted_tree.h"
+#include "engine/model/page_pool.h"
+#include "engine/model/prefix_cache.h"
 
 namespace bastion::drafter {
 

@@ -12,10 +12,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/nn/device.h"
 #include "common/stages/features.h"
 #include "common/stages/stage_data.h"
 #include "drafter_service/draft/draft_model.h"
+#include "engine/model/device.h"
 
 namespace bastion::drafter {
 

@@ -10,13 +10,13 @@
 #include "common/host/service_host.h"
 #include "common/host/stop_signals.h"
 #include "common/inspection/inspection_service.h"
-#include "common/nn/local_device.h"
 #include "common/telemetry/flags.h"
 #include "common/telemetry/transport_metrics.h"
 #include "common/wire/private_folder.h"
 #include "drafter_service/draft/draft_model_loader.h"
 #include "drafter_service/features/remote_features.h"
 #include "drafter_service/serve/drafter_service.h"
+#include "engine/model/local_device.h"
 
 ABSL_FLAG(
     std::string, drafter, "",

@@ -1,4 +1,4 @@
-// The keyed choice of a token (ChoiceRule in kernels/ops.h).
+// The keyed choice of a token (ChoiceRule in kernels/ops/ops.h).
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/choose.cc"
 #include "hwy/foreach_target.h"

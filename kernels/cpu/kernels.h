@@ -1,12 +1,12 @@
-// The CPU kernels. kernels/ops.h specifies them, and kernels/backend/backend.cc lists them in a
+// The CPU kernels. kernels/ops/ops.h specifies them, and kernels/cpu/cpu_backend.cc lists them in a
 // table.
 #ifndef BASTION_KERNELS_CPU_KERNELS_H_
 #define BASTION_KERNELS_CPU_KERNELS_H_
 
 #include <cstddef>
 
-#include "kernels/ops.h"
-#include "kernels/thread_pool.h"
+#include "kernels/ops/ops.h"
+#include "kernels/ops/thread_pool.h"
 
 namespace bastion::kernels::cpu {
 

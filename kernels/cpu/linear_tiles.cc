@@ -14,7 +14,7 @@
 
 #include "common/base/check.h"
 #include "kernels/cpu/kernels.h"
-#include "kernels/pack.h"
+#include "kernels/ops/pack.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>

@@ -1,4 +1,4 @@
-// The drafter's top candidates (TopKArgs in kernels/ops.h).
+// The drafter's top candidates (TopKArgs in kernels/ops/ops.h).
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/top_k.cc"
 #include "hwy/foreach_target.h"

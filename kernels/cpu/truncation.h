@@ -15,7 +15,7 @@
 
 #include "hwy/highway.h"
 #include "kernels/cpu/ranking.h"
-#include "kernels/ops.h"
+#include "kernels/ops/ops.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace bastion::kernels::HWY_NAMESPACE {

@@ -1,4 +1,4 @@
-// The contract of every GPU kernel. Each function enqueues the op that kernels/ops.h specifies
+// The contract of every GPU kernel. Each function enqueues the op that kernels/ops/ops.h specifies
 // under the same name, on data in device memory. Recording a CUDA graph fixes the shapes and the
 // pointers. The data that changes from step to step lies in StepRows, which every replay of the
 // graph reads.
@@ -18,8 +18,8 @@
 #include <cstdint>
 
 #include "kernels/cuda/runtime/runtime.h"
-#include "kernels/ops.h"
-#include "kernels/types.h"
+#include "kernels/ops/ops.h"
+#include "kernels/ops/types.h"
 
 namespace bastion::kernels::cuda {
 
@@ -176,7 +176,7 @@ struct ExpertProductArgs {
 };
 void ExpertProduct(const ExpertProductArgs& args, Stream& stream);
 
-// As in kernels/ops.h. Places below 0 are skipped.
+// As in kernels/ops/ops.h. Places below 0 are skipped.
 using kernels::CombineArgs;
 void Combine(const CombineArgs& args, Stream& stream);
 
@@ -190,7 +190,7 @@ struct AttentionArgs {
   void* output = nullptr;       // [R, H, D] of the cache's dtype; padding rows are not written
   DeviceKvLayer cache;
   int query_heads = 0;  // H
-  int window = 0;       // As in kernels/ops.h
+  int window = 0;       // As in kernels/ops/ops.h
   bool causal = false;  // Treat spans with mask kFull as causal in this layer
   float scale = 1.0f;
   // AttentionScratchBytes(…) bytes of device memory. All layers may share it. The caller zeroes it
@@ -258,7 +258,7 @@ struct Survivors {
   int32_t last_tied;
 };
 
-// The keyed choice of a token for every row (kernels/ops.h). Probability masses are summed as
+// The keyed choice of a token for every row (kernels/ops/ops.h). Probability masses are summed as
 // integers, so that the order of the sum does not matter. Ties go to the lowest id. The token is −1
 // if all logits of the row are NaN or −inf, or if no token survives.
 struct ChooseArgs {
@@ -273,7 +273,7 @@ struct ChooseArgs {
 void Choose(const ChooseArgs& args, Stream& stream);
 [[nodiscard]] size_t ChooseScratchBytes(int rows);
 
-// The drafter's candidates (TopKArgs in kernels/ops.h). REQUIRES: candidates <= kMaxCandidates.
+// The drafter's candidates (TopKArgs in kernels/ops/ops.h). REQUIRES: candidates <= kMaxCandidates.
 inline constexpr int kMaxCandidates = 1024;
 struct TopKArgs {
   const int32_t* rows_used = nullptr;

@@ -5,8 +5,8 @@
 
 #include "kernels/torch/torch.h"
 // After torch.h.
-#include "kernels/ops.h"
-#include "kernels/thread_pool.h"
+#include "kernels/ops/ops.h"
+#include "kernels/ops/thread_pool.h"
 
 namespace bastion::kernels::torch {
 

@@ -5,7 +5,7 @@
 #define BASTION_KERNELS_TORCH_PORTABLE_BACKEND_H_
 
 #include "absl/status/statusor.h"
-#include "kernels/backend/backend.h"
+#include "kernels/ops/backend.h"
 
 namespace bastion::kernels {
 

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/thread_pool.h"
-#include "kernels/types.h"
+#include "kernels/ops/thread_pool.h"
+#include "kernels/ops/types.h"
 
 namespace bastion::kernels::torch {
 

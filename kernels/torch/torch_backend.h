@@ -1,5 +1,5 @@
-// Every kernel of kernels/ops.h, written with ATen. The kernels view packed weights and pages as
-// tensors, compute with tensor operations, and write the results back.
+// Every kernel of kernels/ops/ops.h, written with ATen. The kernels view packed weights and pages
+// as tensors, compute with tensor operations, and write the results back.
 //
 // The backend has two uses. In fp32 it is portable: it runs on every processor that libtorch
 // supports (--backend torch). In double precision it is the oracle: tests compare every other
@@ -16,7 +16,7 @@
 #ifndef BASTION_KERNELS_TORCH_TORCH_BACKEND_H_
 #define BASTION_KERNELS_TORCH_TORCH_BACKEND_H_
 
-#include "kernels/backend/backend.h"
+#include "kernels/ops/backend.h"
 
 namespace bastion::kernels {
 

@@ -43,11 +43,11 @@ class IncludeChecks(unittest.TestCase):
         self.assertTrue(self.includes("verifier_service/verify/a.cc", "drafter_service/draft/b.h"))
 
     def test_kernels_include_only_the_base(self):
-        self.assertFalse(self.includes("kernels/cpu/a.cc", "kernels/ops.h", "common/base/ids.h"))
+        self.assertFalse(self.includes("kernels/cpu/a.cc", "kernels/ops/ops.h", "common/base/ids.h"))
         self.assertTrue(self.includes("kernels/cpu/a.cc", "common/stages/b.h"))
 
     def test_kernel_folders_do_not_include_the_folders_above_them(self):
-        self.assertTrue(self.includes("kernels/cpu/a.cc", "kernels/backend/backend.h"))
+        self.assertTrue(self.includes("kernels/cpu/a.cc", "kernels/ops/backend.h"))
         self.assertTrue(self.includes("kernels/a.cc", "kernels/cpu/kernels.h"))
 
     def test_orchestrator_folders_include_only_the_folders_below_them(self):
@@ -59,7 +59,7 @@ class IncludeChecks(unittest.TestCase):
         self.assertTrue(self.includes("orchestrator/api/a.cc", "client/cpp/b.h"))
 
     def test_tests_include_everything(self):
-        self.assertFalse(self.includes("tests/client/a.cc", "client/cpp/b.h", "kernels/ops.h"))
+        self.assertFalse(self.includes("tests/client/a.cc", "client/cpp/b.h", "kernels/ops/ops.h"))
 
     def test_include_paths_that_begin_elsewhere_are_checked(self):
         self.assertFalse(self.includes("client/ctl/a.cc", "bastion/b.h", "bastion/v1/c.pb.h"))
@@ -104,9 +104,9 @@ class IncludeChecks(unittest.TestCase):
             return findings(checks.restricted_libraries, (path, text))
         self.assertTrue(libraries("kernels/cpu/a.cc", "#include <ATen/ATen.h>\n"))
         self.assertTrue(libraries("orchestrator/tree/a.cc", "#include <torch/torch.h>\n"))
-        self.assertTrue(libraries("common/nn/a.cc", "#include <grpcpp/grpcpp.h>\n"))
+        self.assertTrue(libraries("engine/model/a.cc", "#include <grpcpp/grpcpp.h>\n"))
         self.assertTrue(libraries("orchestrator/text/a.cc", '#include "common/hub/ffi.h"\n'))
-        self.assertTrue(libraries("common/nn/a.cc", "#include <ATen/ATen.h>\n"))
+        self.assertTrue(libraries("engine/model/a.cc", "#include <ATen/ATen.h>\n"))
         self.assertFalse(libraries("kernels/torch/a.cc", "#include <ATen/ATen.h>\n"))
 
     def test_torch_and_protos_in_one_file_are_reported(self):

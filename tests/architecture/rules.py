@@ -24,43 +24,42 @@ MAY_INCLUDE = {
     "common/telemetry": ["common/base", "common/http", "common/wire"],
     "common/inspection": ["common/base", "common/telemetry", "common/wire", "protos/bastion/v1"],
 
-    "kernels": ["common/base"],  # The interface: ops.h, types.h, packing, threads.
-    "kernels/cpu": ["common/base", "kernels"],
-    "kernels/torch": ["common/base", "kernels", "kernels/backend"],
-    "kernels/backend": ["kernels", "kernels/cpu"],
+    "kernels/ops": ["common/base"],  # What every backend implements.
+    "kernels/cpu": ["common/base", "kernels/ops"],
+    "kernels/torch": ["common/base", "kernels/ops"],
     "kernels/cuda/runtime": ["common/base"],
-    "kernels/cuda/simt": ["common/base", "kernels", "kernels/cuda/runtime"],
-    "kernels/cuda": ["kernels", "kernels/cuda/runtime", "kernels/cuda/simt"],
+    "kernels/cuda/simt": ["common/base", "kernels/ops", "kernels/cuda/runtime"],
+    "kernels/cuda": ["kernels/ops", "kernels/cuda/runtime", "kernels/cuda/simt"],
     "kernels/cuda/attention": ["common/base", "kernels/cuda", "kernels/cuda/simt"],
-    "kernels/cuda/choose": ["common/base", "kernels", "kernels/cuda", "kernels/cuda/runtime",
+    "kernels/cuda/choose": ["common/base", "kernels/ops", "kernels/cuda", "kernels/cuda/runtime",
                             "kernels/cuda/simt"],
-    "kernels/cuda/gemm": ["common/base", "kernels", "kernels/cuda/runtime"],
+    "kernels/cuda/gemm": ["common/base", "kernels/ops", "kernels/cuda/runtime"],
 
-    "common/nn": ["common/base", "common/hub", "kernels", "kernels/backend", "kernels/torch"],
-    "common/cuda": ["common/base", "common/hub", "common/nn", "kernels", "kernels/cuda",
+    "engine/model": ["common/base", "common/hub", "kernels/ops", "kernels/cpu", "kernels/torch"],
+    "engine/cuda": ["common/base", "common/hub", "engine/model", "kernels/ops", "kernels/cuda",
                     "kernels/cuda/gemm", "kernels/cuda/runtime"],
 
     # The two services never include each other.
-    "drafter_service/draft": [*_DATA, "common/cuda", "common/hub", "common/nn", "kernels",
+    "drafter_service/draft": [*_DATA, "engine/cuda", "common/hub", "engine/model", "kernels/ops",
                               "kernels/cuda", "kernels/cuda/runtime"],
-    "drafter_service/engine": [*_DATA, "common/nn", "drafter_service/draft"],
+    "drafter_service/engine": [*_DATA, "engine/model", "drafter_service/draft"],
     "drafter_service/features": [*_DATA, "common/shm", "common/wire", _INTERNAL],
-    "drafter_service/serve": [*_DATA, "common/host", "common/inspection", "common/nn", "common/telemetry",
+    "drafter_service/serve": [*_DATA, "common/host", "common/inspection", "engine/model", "common/telemetry",
                               "common/wire", _INTERNAL,
                               "drafter_service/draft", "drafter_service/engine",
                               "drafter_service/features"],
 
-    "verifier_service/verify": [*_DATA, "common/nn", "kernels/backend"],
-    "verifier_service/commit": ["common/base", "common/nn"],
+    "verifier_service/verify": [*_DATA, "engine/model", "kernels/ops"],
+    "verifier_service/commit": ["common/base", "engine/model"],
     "verifier_service/features": [*_DATA, "common/shm", "common/wire", "kernels/cuda/runtime",
                                   _INTERNAL],
-    "verifier_service/model": [*_DATA, "common/cuda", "common/hub", "common/nn", "common/shm",
-                               "kernels", "kernels/backend", "kernels/cuda",
+    "verifier_service/model": [*_DATA, "engine/cuda", "common/hub", "engine/model", "common/shm",
+                               "kernels/ops", "kernels/cuda",
                                "kernels/cuda/runtime", "verifier_service/commit",
                                "verifier_service/features", "verifier_service/verify"],
-    "verifier_service/engine": [*_DATA, "common/hub", "common/nn", "verifier_service/features",
+    "verifier_service/engine": [*_DATA, "common/hub", "engine/model", "verifier_service/features",
                                 "verifier_service/model", "verifier_service/verify"],
-    "verifier_service/serve": [*_DATA, "common/host", "common/inspection", "common/nn", "common/telemetry",
+    "verifier_service/serve": [*_DATA, "common/host", "common/inspection", "engine/model", "common/telemetry",
                                "common/wire", _INTERNAL,
                                "verifier_service/engine", "verifier_service/features",
                                "verifier_service/model"],
@@ -103,15 +102,15 @@ MAY_INCLUDE = {
     "client/ctl": ["client/cpp", "client/flags", "common/base", "protos/bastion/v1"],
 
     # Tools run the engines in process.
-    "tools/inprocess": [*_DATA, "common/nn", "common/prior", "drafter_service/draft", "drafter_service/engine",
+    "tools/inprocess": [*_DATA, "engine/model", "common/prior", "drafter_service/draft", "drafter_service/engine",
                         "orchestrator/prior", "verifier_service/engine", "verifier_service/model"],
-    "tools/bench": [*_DATA, "client/cpp", "client/flags", "common/hub", "kernels/backend", "orchestrator/belief",
+    "tools/bench": [*_DATA, "client/cpp", "client/flags", "common/hub", "kernels/ops", "orchestrator/belief",
                     "orchestrator/cost", "orchestrator/cycle", "orchestrator/policy", "orchestrator/prior",
                     "orchestrator/profile", "tools/inprocess"],
     "tools/exactness": [*_DATA, "client/cpp", "client/flags", "common/hub", "orchestrator/policy",
                         "orchestrator/profile", "orchestrator/tree", "tools/bench", "tools/inprocess"],
-    "tools/doctor": ["client/cpp", "client/ctl", "common/base", "common/hub", "common/nn", "common/prior",
-                     "drafter_service/draft", "kernels/backend", "orchestrator/intake", "protos/bastion/v1",
+    "tools/doctor": ["client/cpp", "client/ctl", "common/base", "common/hub", "engine/model", "common/prior",
+                     "drafter_service/draft", "kernels/ops", "orchestrator/intake", "protos/bastion/v1",
                      "verifier_service/model"],
     "tools/train": ["common/base", "common/hub", "common/prior"],
 }
@@ -165,7 +164,7 @@ HEADER_TARGETS = {
 
 # Files that may use preprocessor conditionals: Highway compiles the CPU kernels once per instruction set, and the other
 # files depend on the processor or the compiler.
-CONDITIONALS_ALLOWED = ["kernels/cpu/", "kernels/thread_pool.cc",
+CONDITIONALS_ALLOWED = ["kernels/cpu/", "kernels/ops/thread_pool.cc",
                         "kernels/cuda/simt/simt.h"]
 NDEBUG_ALLOWED = ["common/base/check.h", "tests/"]
 

@@ -22,7 +22,7 @@ class StagesUnderTest {
 struct StagesKind {
   std::string name;
   std::function<std::unique_ptr<StagesUnderTest>()> make;
-  // The kernels are row invariant (kernels/ops.h): a row's result does not depend on the other
+  // The kernels are row invariant (kernels/ops/ops.h): a row's result does not depend on the other
   // rows.
   bool row_invariant = true;
 };

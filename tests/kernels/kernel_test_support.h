@@ -10,8 +10,8 @@
 
 #include "gtest/gtest.h"
 #include "hwy/highway.h"
-#include "kernels/backend/backend.h"
-#include "kernels/pack.h"
+#include "kernels/ops/backend.h"
+#include "kernels/ops/pack.h"
 
 namespace bastion::kernels {
 

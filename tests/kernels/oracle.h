@@ -5,7 +5,8 @@
 #ifndef BASTION_TESTS_KERNELS_ORACLE_H_
 #define BASTION_TESTS_KERNELS_ORACLE_H_
 
-#include "kernels/backend/backend.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/ops/backend.h"
 
 namespace bastion::kernels {
 

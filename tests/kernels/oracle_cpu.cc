@@ -1,3 +1,4 @@
+#include "kernels/cpu/cpu_backend.h"
 #include "tests/kernels/oracle.h"
 
 namespace bastion::kernels {

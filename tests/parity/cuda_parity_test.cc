@@ -6,9 +6,9 @@
 #include <memory>
 #include <random>
 
-#include "common/nn/local_device.h"
 #include "drafter_service/draft/cuda_dflash.h"
 #include "drafter_service/draft/dflash.h"
+#include "engine/model/local_device.h"
 #include "gtest/gtest.h"
 #include "kernels/cuda/runtime/runtime.h"
 #include "tests/support/golden_file.h"

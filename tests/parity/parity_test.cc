@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "kernels/cpu/cpu_backend.h"
 #include "tests/parity/parity_engine.h"
 #include "verifier_service/commit/kv_compaction.h"
 

@@ -4,6 +4,7 @@
 
 #include <tuple>
 
+#include "kernels/cpu/cpu_backend.h"
 #include "kernels/torch/torch_backend.h"
 #include "tests/parity/parity_engine.h"
 

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/backend/backend.h"
+#include "kernels/cpu/cpu_backend.h"
 
 namespace bastion::kernels {
 namespace {

@@ -7,7 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "tools/bench/report.h"
 #include "common/base/status.h"
-#include "kernels/backend/probe.h"
+#include "kernels/ops/probe.h"
 #include "orchestrator/profile/verify_profile.h"
 
 namespace bastion {

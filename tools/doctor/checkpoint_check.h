@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/hub/model_config.h"
-#include "common/nn/device.h"
+#include "engine/model/device.h"
 
 namespace bastion::doctor {
 

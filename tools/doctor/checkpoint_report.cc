@@ -5,7 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "common/base/machine_memory.h"
-#include "kernels/backend/probe.h"
+#include "kernels/ops/probe.h"
 #include "verifier_service/model/device_probe.h"
 
 namespace bastion::doctor {

@@ -17,7 +17,7 @@
 #include "common/base/program.h"
 #include "common/base/progress.h"
 #include "common/base/status.h"
-#include "common/nn/local_device.h"
+#include "engine/model/local_device.h"
 
 ABSL_FLAG(std::string, endpoint, "127.0.0.1:7070", "Address of the orchestrator to examine.");
 ABSL_FLAG(std::string, prompts, "",

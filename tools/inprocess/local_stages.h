@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/base/status.h"
-#include "common/nn/local_device.h"
+#include "engine/model/local_device.h"
 #include "common/stages/stages.h"
 #include "drafter_service/engine/drafter_engine.h"
 #include "orchestrator/prior/transition_gains.h"

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "common/base/ids.h"
-#include "common/nn/device.h"
-#include "common/nn/kv_cache.h"
+#include "engine/model/device.h"
+#include "engine/model/kv_cache.h"
 
 namespace bastion::verifier {
 

@@ -9,9 +9,9 @@
 #include "absl/container/node_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/nn/page_pool.h"
-#include "common/nn/prefix_cache.h"
 #include "common/stages/stage_data.h"
+#include "engine/model/page_pool.h"
+#include "engine/model/prefix_cache.h"
 #include "verifier_service/verify/token_history.h"
 
 namespace bastion::verifier {

@@ -5,7 +5,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/status.h"
-#include "kernels/pack.h"
+#include "kernels/ops/pack.h"
 #include "verifier_service/commit/kv_compaction.h"
 #include "verifier_service/model/device_probe.h"
 #include "verifier_service/model/forward.h"

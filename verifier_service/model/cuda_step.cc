@@ -8,8 +8,8 @@
 #include "common/base/check.h"
 #include "common/base/progress.h"
 #include "common/base/status.h"
-#include "common/cuda/row_buckets.h"
 #include "common/hub/checkpoint.h"
+#include "engine/cuda/row_buckets.h"
 
 namespace bastion::verifier {
 

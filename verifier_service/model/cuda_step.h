@@ -1,5 +1,5 @@
 // One step of the target on a GPU: its memory, and the CUDA graphs that are recorded for each row
-// bucket (common/cuda/row_buckets.h). Shape legend: common/base/ids.h.
+// bucket (engine/cuda/row_buckets.h). Shape legend: common/base/ids.h.
 #ifndef BASTION_VERIFIER_SERVICE_MODEL_CUDA_STEP_H_
 #define BASTION_VERIFIER_SERVICE_MODEL_CUDA_STEP_H_
 
@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "common/cuda/device_decoder.h"
-#include "common/nn/device.h"
 #include "common/stages/stage_data.h"
+#include "engine/cuda/device_decoder.h"
+#include "engine/model/device.h"
 #include "kernels/cuda/ops.h"
 #include "verifier_service/features/cuda_feature_ring.h"
 #include "verifier_service/model/cuda_logit_edits.h"

@@ -6,7 +6,7 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
-#include "common/cuda/gpu.h"
+#include "engine/cuda/gpu.h"
 #include "verifier_service/model/cuda_step.h"
 
 namespace bastion::verifier {

@@ -3,7 +3,7 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/backend/probe.h"
+#include "kernels/ops/probe.h"
 
 namespace bastion::verifier {
 namespace {

@@ -5,13 +5,13 @@
 #include <string>
 
 #include "common/base/dtype.h"
-#include "common/nn/device.h"
 #include "common/stages/stage_data.h"
+#include "engine/model/device.h"
 
 namespace bastion::verifier {
 
 // The read bandwidth, and the FLOP rate of products with weights of `dtype`
-// (kernels/backend/probe.h). Takes less than 0.1 s.
+// (kernels/ops/probe.h). Takes less than 0.1 s.
 [[nodiscard]] DevicePeaks MeasurePeaks(const nn::Device& device, DType dtype);
 
 // A description for logs: the CPU model, the number of threads, and the instruction set or library.

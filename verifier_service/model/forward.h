@@ -11,7 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/nn/causal_model.h"
+#include "engine/model/causal_model.h"
 #include "verifier_service/verify/choose_tokens.h"
 
 namespace bastion::verifier {

@@ -15,11 +15,11 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/hub/model_config.h"
-#include "common/nn/device.h"
-#include "common/nn/row_batch.h"
 #include "common/shm/device_ring.h"
 #include "common/stages/features.h"
 #include "common/stages/stage_data.h"
+#include "engine/model/device.h"
+#include "engine/model/row_batch.h"
 #include "verifier_service/verify/choose_tokens.h"
 
 namespace bastion::verifier {

@@ -4,7 +4,7 @@
 #define BASTION_VERIFIER_SERVICE_MODEL_TARGET_LOADER_H_
 
 #include "absl/status/statusor.h"
-#include "common/nn/local_device.h"
+#include "engine/model/local_device.h"
 #include "verifier_service/model/target.h"
 
 namespace bastion::verifier {

@@ -11,8 +11,8 @@
 #include "common/host/service_host.h"
 #include "common/host/stop_signals.h"
 #include "common/inspection/inspection_service.h"
-#include "common/nn/local_device.h"
 #include "common/telemetry/flags.h"
+#include "engine/model/local_device.h"
 #include "verifier_service/model/target_loader.h"
 #include "verifier_service/serve/verifier_service.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/backend/backend.h"
+#include "kernels/ops/backend.h"
 #include "verifier_service/verify/logit_edits.h"
 
 namespace bastion::verifier {

@@ -8,10 +8,10 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "common/nn/device.h"
-#include "common/nn/page_pool.h"
 #include "common/stages/draft_tree.h"
 #include "common/stages/stage_data.h"
+#include "engine/model/device.h"
+#include "engine/model/page_pool.h"
 #include "verifier_service/verify/token_history.h"
 
 namespace bastion::verifier {

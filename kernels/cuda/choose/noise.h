@@ -8,7 +8,7 @@
 
 #include "common/base/random.h"
 #include "kernels/cuda/simt/simt.h"
-#include "kernels/ops.h"
+#include "kernels/ops/ops.h"
 
 namespace bastion::kernels::cuda {
 

@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/cuda/runtime/runtime.h"
-#include "kernels/types.h"
+#include "kernels/ops/types.h"
 
 namespace bastion::kernels::cuda {
 

@@ -10,7 +10,7 @@
 #include "common/base/check.h"
 #include "kernels/cuda/runtime/runtime.h"
 #include "kernels/cuda/simt/emulator.h"
-#include "kernels/types.h"
+#include "kernels/ops/types.h"
 
 namespace bastion::kernels::cuda::simt {
 

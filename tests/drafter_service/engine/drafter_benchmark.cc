@@ -7,8 +7,8 @@
 #include <string>
 
 #include "common/base/check.h"
-#include "common/nn/local_device.h"
 #include "drafter_service/engine/drafter_engine.h"
+#include "engine/model/local_device.h"
 
 namespace bastion::drafter {
 namespace {

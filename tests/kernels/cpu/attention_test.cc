@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "kernels/cpu/cpu_backend.h"
 #include "tests/kernels/attention_test_support.h"
 
 namespace bastion::kernels {

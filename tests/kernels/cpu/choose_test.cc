@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/base/random.h"
+#include "kernels/cpu/cpu_backend.h"
 #include "tests/kernels/kernel_test_support.h"
 
 namespace bastion::kernels {

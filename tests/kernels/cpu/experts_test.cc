@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/cpu/cpu_backend.h"
 #include "tests/kernels/rowwise_test_support.h"
 
 namespace bastion::kernels {

@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "kernels/cpu/cpu_backend.h"
 #include "tests/kernels/kernel_test_support.h"
 
 namespace bastion::kernels {

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/cpu/cpu_backend.h"
 #include "tests/kernels/linear_test_support.h"
 
 namespace bastion::kernels {

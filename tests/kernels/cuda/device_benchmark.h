@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/cuda/runtime/runtime.h"
-#include "kernels/types.h"
+#include "kernels/ops/types.h"
 
 namespace bastion::kernels::cuda {
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/cpu/cpu_backend.h"
 #include "tests/kernels/torch/compared_backends.h"
 
 namespace bastion::kernels {

@@ -2,6 +2,7 @@
 #ifndef BASTION_TESTS_KERNELS_TORCH_COMPARED_BACKENDS_H_
 #define BASTION_TESTS_KERNELS_TORCH_COMPARED_BACKENDS_H_
 
+#include "kernels/cpu/cpu_backend.h"
 #include "kernels/torch/torch_backend.h"
 #include "tests/kernels/kernel_test_support.h"
 

@@ -1,4 +1,4 @@
-// Edge cases of kernels/ops.h, tested on the portable backend in both precisions.
+// Edge cases of kernels/ops/ops.h, tested on the portable backend in both precisions.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include "common/hub/safetensors.h"
-#include "common/nn/local_device.h"
 #include "common/prior/transition_file.h"
 #include "drafter_service/draft/dflash.h"
+#include "engine/model/local_device.h"
 #include "gmock/gmock.h"
 #include "orchestrator/intake/served_model.h"
 #include "tests/support/golden_file.h"

@@ -2,7 +2,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/backend/backend.h"
+#include "kernels/cpu/cpu_backend.h"
 
 namespace bastion::verifier {
 namespace {

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
-#include "common/nn/local_device.h"
+#include "engine/model/local_device.h"
 #include "gtest/gtest.h"
 #include "tests/support/golden_file.h"
 #include "verifier_service/model/cpu_target.h"

@@ -1,6 +1,6 @@
 // Attention with sinks and a window, compared with a plain implementation of the paper's procedure,
 // and with itself: a row has the same bits regardless of how rows are grouped into forwards.
-#include "common/nn/streaming_attention.h"
+#include "engine/model/streaming_attention.h"
 
 #include <cmath>
 #include <cstring>
@@ -8,6 +8,7 @@
 #include "common/base/check.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/cpu/cpu_backend.h"
 #include "tests/support/golden_file.h"
 #include "tests/support/streaming_reference.h"
 #include "verifier_service/engine/verifier_engine.h"

@@ -10,7 +10,7 @@
 #include <tuple>
 
 #include "common/base/random.h"
-#include "common/nn/local_device.h"
+#include "engine/model/local_device.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "verifier_service/verify/logit_edits.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "kernels/cuda/simt/simt.h"
-#include "kernels/types.h"
+#include "kernels/ops/types.h"
 
 namespace bastion::kernels::cuda {
 namespace {

@@ -1,0 +1,108 @@
+#include "engine/model/weights.h"
+
+#include <cstring>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "tests/support/hub_fixtures.h"
+#include "tests/support/temp_folder.h"
+
+namespace bastion::nn {
+namespace {
+
+using testing::CountingFloats;
+using ::testing::HasSubstr;
+using testing::SafetensorsFileOf;
+
+class WeightsTest : public ::testing::Test {
+ protected:
+  // A checkpoint with a [2, 3], b [1, 3] and v [4] of floats 0, 1, 2, … and h [2, 2] of bf16.
+  std::shared_ptr<const hub::Checkpoint> Open() {
+    folder_.Write("model.safetensors",
+                  SafetensorsFileOf({{"a", "F32", {2, 3}, CountingFloats(6)},
+                                     {"b", "F32", {1, 3}, CountingFloats(3)},
+                                     {"v", "F32", {4}, CountingFloats(4)},
+                                     {"h", "BF16", {2, 2}, std::string(8, '\x3f')}}));
+    return hub::Checkpoint::Open(folder_.path()).value();
+  }
+  float At(const Matrix& matrix, int n, int k) {
+    return static_cast<const float*>(matrix.packed.data)[matrix.packed.offset(n, k)];
+  }
+
+  testing::TempFolder folder_;
+  kernels::ThreadPool pool_{2};
+  EngineOptions options_{DType::kF32, {&kernels::CpuBackend(), &pool_}};
+  PackingPlan plan_;
+};
+
+TEST_F(WeightsTest, RunningThePlanFillsStackedMatrices) {
+  const auto checkpoint = Open();
+  const WeightLoader loader(checkpoint, DType::kF32, plan_);
+  const auto stacked = loader.Stacked({"b", "a"}, {1, 2}, 3);
+  const auto alone = loader.Stacked({"a"}, {2}, 3);
+  ASSERT_TRUE(stacked.ok() && alone.ok());
+  ASSERT_TRUE(plan_.Run("folder", options_).ok());
+  EXPECT_EQ(stacked->packed.rows, 3);
+  for (int k = 0; k < 3; ++k) {
+    EXPECT_EQ(At(*stacked, 0, k), k);
+    EXPECT_EQ(At(*stacked, 1, k), k);
+    EXPECT_EQ(At(*stacked, 2, k), 3 + k);
+    EXPECT_EQ(At(*alone, 1, k), 3 + k);
+  }
+}
+
+TEST_F(WeightsTest, ProgressIsOneLineWithoutATerminal) {
+  options_.show_progress = true;
+  ::testing::internal::CaptureStderr();
+  ASSERT_TRUE(plan_.Run("models/pair/", options_).ok());
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "loading pair as 0 MB of fp32: 0 of 0 MB\n");
+}
+
+TEST_F(WeightsTest, WeightsThatDoNotFitIntoMemoryAreRefused) {
+  EXPECT_TRUE(CheckFits("m.gguf", 300 << 20, 300 << 20, DType::kBF16).ok());
+  EXPECT_TRUE(CheckFits("m.gguf", 300 << 20, 0, DType::kBF16).ok()) << "0: not known";
+  const absl::Status status = CheckFits("m.gguf", 300 << 20, 299 << 20, DType::kBF16);
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_THAT(status.message(),
+              HasSubstr("m.gguf: the weights take 300 MB as bf16, but only 299 MB"));
+}
+
+TEST_F(WeightsTest, ATableOfTheSameTypeIsACopyThatOutlivesTheFile) {
+  auto checkpoint = Open();
+  const auto in_file = checkpoint->Tensor("h", {2, 2});
+  ASSERT_TRUE(in_file.ok());
+  const std::string bytes(static_cast<const char*>(in_file->data), in_file->bytes);
+  const auto table = WeightLoader(checkpoint, DType::kBF16, plan_).Table("h", 2, 2);
+  ASSERT_TRUE(table.ok()) << table.status();
+  const std::weak_ptr<const hub::Checkpoint> watched = checkpoint;
+  checkpoint.reset();
+  // A file that is overwritten or truncated changes no text and ends no process.
+  EXPECT_TRUE(watched.expired());
+  EXPECT_EQ(std::string(static_cast<const char*>(table->data()), bytes.size()), bytes);
+}
+
+TEST_F(WeightsTest, ATableOfADifferentTypeIsConverted) {
+  const auto checkpoint = Open();
+  const auto table = WeightLoader(checkpoint, DType::kInt8, plan_).Table("a", 2, 3);
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_EQ(kernels::Bf16ToFloat(table->as<uint16_t>()[1 * 3 + 2]), 5);
+}
+
+TEST_F(WeightsTest, VectorsAreCopiedAsFloats) {
+  const auto checkpoint = Open();
+  const auto vector = WeightLoader(checkpoint, DType::kBF16, plan_).Vector("v", 4);
+  ASSERT_TRUE(vector.ok()) << vector.status();
+  EXPECT_NE(vector->data(), checkpoint->Tensor("v", {4})->data);
+  EXPECT_EQ(vector->as<float>()[3], 3);
+}
+
+TEST_F(WeightsTest, AMissingTensorOrAWrongShapeIsReported) {
+  const auto checkpoint = Open();
+  const WeightLoader loader(checkpoint, DType::kF32, plan_);
+  EXPECT_THAT(loader.Stacked({"a", "z"}, {2, 1}, 3).status().message(), HasSubstr("'z'"));
+  EXPECT_THAT(loader.Stacked({"a"}, {3}, 3).status().message(), HasSubstr("[2, 3]"));
+}
+
+}  // namespace
+}  // namespace bastion::nn
