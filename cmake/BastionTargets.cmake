@@ -92,15 +92,15 @@ function(_bastion_test_program name sources deps)
                                              BASTION_SANITIZED=$<BOOL:${BASTION_SANITIZE}>)
 endfunction()
 
-# Adds a test. The tests of a folder are one program, DIRECTORY_tests: so the compiler parses and
+# Adds a test. The tests of a folder are one program, FOLDER_tests: so the compiler parses and
 # instantiates once what they share. ctest runs the tests of SRCS in a process of their own.
 # A program of its own, named NAME, has:
 #   ALONE      a test that needs other definitions or dependencies, or that replaces functions; with
 #              BASTION_TESTS_ALONE, all tests of a folder;
 #   OPTIMIZED  a test that measures what it includes: it is optimized like a library;
 #   LABELS     a test of a job.
-# Under the thread sanitizer, only tests with threads are built. no_threads stops the others, in other
-# builds, if they start a thread.
+# The target and the label room_FOLDER have all tests of a folder. Under the thread sanitizer, only
+# tests with threads are built. no_threads stops the others, in other builds, if they start a thread.
 function(bastion_test)
   cmake_parse_arguments(ARG "ALONE;OPTIMIZED" "NAME" "SRCS;DEPS;LABELS" ${ARGN})
   _bastion_test_has_threads(has_threads ${ARG_NAME})
@@ -108,6 +108,10 @@ function(bastion_test)
     return()
   endif()
   list(TRANSFORM ARG_SRCS PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/ OUTPUT_VARIABLE sources)
+  list(TRANSFORM sources REPLACE "^${CMAKE_SOURCE_DIR}/" "" OUTPUT_VARIABLE paths)
+  list(GET paths 0 path)
+  string(REGEX REPLACE "^tests/(.*)/[^/]*$" "\\1" room ${path})
+  string(REPLACE "/" "_" room ${room})
   if(ARG_ALONE OR ARG_OPTIMIZED OR ARG_LABELS OR BASTION_TESTS_ALONE)
     _bastion_test_program(${ARG_NAME} "${sources}" "${ARG_DEPS}")
     if(ARG_OPTIMIZED)
@@ -116,12 +120,10 @@ function(bastion_test)
       bastion_use_precompiled_test_header(${ARG_NAME})
       target_compile_options(${ARG_NAME} PRIVATE ${BASTION_TEST_OPTIMIZE})
     endif()
-    add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME})
+    set(program ${ARG_NAME})
+    add_test(NAME ${ARG_NAME} COMMAND ${program})
   else()
-    list(TRANSFORM sources REPLACE "^${CMAKE_SOURCE_DIR}/" "" OUTPUT_VARIABLE paths)
-    list(GET paths 0 path)
-    string(REGEX REPLACE "^tests/(.*)/[^/]*$" "\\1" folder ${path})
-    string(REPLACE "/" "_" program ${folder}_tests)
+    set(program ${room}_tests)
     get_property(programs GLOBAL PROPERTY BASTION_TEST_PROGRAMS)
     if(NOT programs)
       cmake_language(DEFER DIRECTORY ${CMAKE_SOURCE_DIR} CALL _bastion_link_test_programs)
@@ -134,6 +136,10 @@ function(bastion_test)
     list(JOIN paths "," paths)
     add_test(NAME ${ARG_NAME} COMMAND ${program} --source=${paths})
   endif()
+  if(NOT TARGET room_${room})
+    add_custom_target(room_${room})
+  endif()
+  add_dependencies(room_${room} ${program})
   set(environment "")
   if(NOT has_threads)
     set(environment "BASTION_NO_THREADS=1;")
@@ -149,7 +155,7 @@ function(bastion_test)
   string(APPEND tsan :suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp)
   string(APPEND environment "ASAN_OPTIONS=${symbolizer};UBSAN_OPTIONS=${symbolizer}:print_stacktrace=1;")
   string(APPEND environment "TSAN_OPTIONS=${tsan}")
-  set_tests_properties(${ARG_NAME} PROPERTIES TIMEOUT ${timeout} LABELS "${ARG_LABELS}"
+  set_tests_properties(${ARG_NAME} PROPERTIES TIMEOUT ${timeout} LABELS "${ARG_LABELS};room_${room}"
     ENVIRONMENT "${environment}")
   foreach(label ${ARG_LABELS})
     bastion_job(${label} ${ARG_NAME})

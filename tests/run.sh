@@ -4,7 +4,7 @@ set -euo pipefail
 
 usage() {
   cat <<'END'
-usage: tests/run.sh [--asan | --tsan | --torch | --cuda] [--changed] [CTEST-ARGUMENT…]
+usage: tests/run.sh [--asan | --tsan | --torch | --cuda | --room FOLDER] [--changed] [CTEST-ARGUMENT…]
 
 Sets the machine up, builds, checks the format, and runs every test. The last line says how many passed.
 Exit status 0 only if all did. A run with an option does not check the format.
@@ -14,6 +14,7 @@ Exit status 0 only if all did. A run with an option does not check the format.
             kernels and engines with kernels/torch
   --cuda    for NVIDIA GPUs: builds the target cuda_job and runs the tests labeled cuda. Everything is
             compiled and linked for the GPU; tests that need one skip themselves without one
+  --room    only the tests of one folder, and what they need: tests/run.sh --room orchestrator/policy
   --changed runs only what reaches a change, after one of the options above: the tests with a sanitizer,
             or the whole job of torch or cuda. tests/changed.py says what that is. What passes is added to
             tests/passed.txt; commit that file with your change
@@ -22,6 +23,7 @@ END
 }
 
 preset=release
+room=
 targets=()
 selection=()
 case ${1:-} in
@@ -32,6 +34,12 @@ case ${1:-} in
   --asan | --tsan)
     preset=${1#--}
     shift
+    ;;
+  --room)
+    room=room_$(tr / _ <<<"${2:?--room needs a folder, e.g. orchestrator/policy}")
+    targets=("$room")
+    selection=(-L "^$room\$")
+    shift 2
     ;;
   --cuda | --torch)
     preset=${1#--}
@@ -75,7 +83,7 @@ numbers() {
 [ -z "$changed" ] || numbers "$changed" >"build/$preset/changed_numbers.txt"
 
 failed=0
-[ "$preset" != release ] || tests/lint.sh || failed=1
+[ "$preset" != release ] || [ -n "$room" ] || tests/lint.sh || failed=1
 
 report=build/$preset/ctest.log
 ctest --test-dir "build/$preset" --output-on-failure --no-tests=error "${selection[@]}" "$@" |
