@@ -12,7 +12,7 @@ namespace {
 using ::bastion::testing::Ladder;
 using ::bastion::testing::MarginalsOf;
 
-constexpr TokenId kRoot = 7;
+constexpr TokenId kFirst = 7;
 constexpr double kLow = 1e-6;
 
 // Teaches `calibration` that candidates of `kind` at `depth` are right with probability `accepted`.
@@ -35,7 +35,7 @@ TEST(CalibratedCandidatesTest, WithoutObservationsTheyGrowTheTreeOfTheDraft) {
   const DraftCandidates draft(marginals);
   const AcceptanceCalibration calibration;
   const CalibratedCandidates calibrated(draft, calibration, Trust(), kLow);
-  EXPECT_EQ(GrowBestFirst(kRoot, calibrated, 60), GrowBestFirst(kRoot, draft, 60));
+  EXPECT_EQ(GrowBestFirst(kFirst, calibrated, 60), GrowBestFirst(kFirst, draft, 60));
 }
 
 TEST(CalibratedCandidatesTest, PathScoresAreCalibratedValues) {
@@ -44,7 +44,7 @@ TEST(CalibratedCandidatesTest, PathScoresAreCalibratedValues) {
   AcceptanceCalibration calibration;
   Teach(calibration, PathKind::kSpine, 1, 0.8, 0.5);
   const CalibratedCandidates calibrated(draft, calibration, Trust(), kLow);
-  const DraftTree tree = GrowBestFirst(kRoot, calibrated, 1);
+  const DraftTree tree = GrowBestFirst(kFirst, calibrated, 1);
   EXPECT_EQ(tree.token(1), 0);
   EXPECT_NEAR(std::exp(tree.log_score(1)), 0.5, 0.02);
 }
@@ -56,7 +56,7 @@ TEST(CalibratedCandidatesTest, ASiblingThatIsRightMoreOftenComesFirst) {
   Teach(calibration, PathKind::kSpine, 1, 0.6, 0.1);
   Teach(calibration, PathKind::kSibling, 1, 0.3, 0.5);
   const CalibratedCandidates calibrated(draft, calibration, Trust(), kLow);
-  EXPECT_EQ(GrowBestFirst(kRoot, calibrated, 1).token(1), 1);
+  EXPECT_EQ(GrowBestFirst(kFirst, calibrated, 1).token(1), 1);
 }
 
 TEST(CalibratedCandidatesTest, ScoresNeverIncreaseInTheOrderOfGrowth) {
@@ -69,7 +69,7 @@ TEST(CalibratedCandidatesTest, ScoresNeverIncreaseInTheOrderOfGrowth) {
         testing::RandomMarginals(random, 8, 16, testing::EdgeCase::kNone, 6);
     const DraftCandidates draft(marginals);
     const CalibratedCandidates calibrated(draft, calibration, Trust(), kLow);
-    const DraftTree tree = GrowBestFirst(kRoot, calibrated, 100);
+    const DraftTree tree = GrowBestFirst(kFirst, calibrated, 100);
     ASSERT_TRUE(tree.Validate(100'000).ok());
     for (NodeIndex i = 2; i < tree.rows(); ++i) EXPECT_LE(tree.log_score(i), tree.log_score(i - 1));
   }
@@ -80,8 +80,8 @@ TEST(CalibratedCandidatesTest, LeaveOutNodesBelowTheMinimum) {
   const DraftCandidates draft(marginals);
   const AcceptanceCalibration calibration;
   const CalibratedCandidates calibrated(draft, calibration, Trust(), 0.2);
-  const DraftTree tree = GrowBestFirst(kRoot, calibrated, 1000);
-  const DraftTree all = GrowBestFirst(kRoot, draft, 1000);
+  const DraftTree tree = GrowBestFirst(kFirst, calibrated, 1000);
+  const DraftTree all = GrowBestFirst(kFirst, draft, 1000);
   int valuable = 0;
   for (NodeIndex i = 1; i < all.rows(); ++i) valuable += std::exp(all.log_score(i)) >= 0.2 ? 1 : 0;
   EXPECT_EQ(tree.nodes(), valuable);
@@ -95,7 +95,7 @@ TEST(CalibratedCandidatesTest, TrustMovesAllCandidatesOfARequest) {
   Trust trust;
   for (int i = 0; i < 100; ++i) trust.Observe(0.9, false);
   const CalibratedCandidates calibrated(draft, calibration, trust, kLow);
-  EXPECT_LT(std::exp(GrowBestFirst(kRoot, calibrated, 1).log_score(1)), 0.4);
+  EXPECT_LT(std::exp(GrowBestFirst(kFirst, calibrated, 1).log_score(1)), 0.4);
 }
 
 TEST(ObserveChoicesTest, LearnsAlongTheTargetsPathWhetherOrNotItWasVerified) {
@@ -105,7 +105,7 @@ TEST(ObserveChoicesTest, LearnsAlongTheTargetsPathWhetherOrNotItWasVerified) {
   Trust trust;
   // The target always takes the sibling at depth 1, then a token that no candidate predicts.
   for (int i = 0; i < 400; ++i) {
-    ObserveChoices(draft, kRoot, {1, 777}, &calibration, &trust);
+    ObserveChoices(draft, kFirst, {1, 777}, &calibration, &trust);
     calibration.EndCycle();
     calibration.Refresh();
   }
@@ -122,7 +122,7 @@ TEST(ObserveChoicesTest, StopsWhereTheCandidatesEnd) {
   const DraftCandidates draft(marginals);
   AcceptanceCalibration calibration;
   Trust trust;
-  ObserveChoices(draft, kRoot, {0, 100, 200}, &calibration, &trust);
+  ObserveChoices(draft, kFirst, {0, 100, 200}, &calibration, &trust);
   EXPECT_FLOAT_EQ(calibration.LogFactor(PathKind::kSpine, 2, -1), 0);
 }
 

@@ -12,12 +12,12 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr int kContext = 64;
+constexpr int kChatContext = 64;
 
 // A template that could not be compiled kept the server from starting.
 TEST(ServedModelTest, ABrokenChatTemplateDisablesChatsOnly) {
   const testing::TempFolder folder;
-  folder.Write("config.json", testing::ServedConfigJson(kContext).dump());
+  folder.Write("config.json", testing::ServedConfigJson(kChatContext).dump());
   folder.Write("tokenizer.json", testing::ByteLevelTokenizerJson().dump());
   folder.Write("chat_template.jinja", "{% for %}");
   const auto model = ServedModel::Load(folder.path());
@@ -35,7 +35,7 @@ TEST(ServedModelTest, ABrokenChatTemplateDisablesChatsOnly) {
 
 TEST(ServedModelTest, AChatTemplateEnablesChats) {
   const testing::TempFolder folder;
-  folder.Write("config.json", testing::ServedConfigJson(kContext).dump());
+  folder.Write("config.json", testing::ServedConfigJson(kChatContext).dump());
   folder.Write("tokenizer.json", testing::ByteLevelTokenizerJson().dump());
   folder.Write("chat_template.jinja",
                "{% for m in messages %}<|im_start|>{{ m.content }}{% endfor %}");
@@ -52,7 +52,7 @@ TEST(ServedModelTest, AChatTemplateEnablesChats) {
 
 TEST(ServedModelTest, TheChatTemplateReadsTheArgumentsOfTheRequest) {
   const testing::TempFolder folder;
-  folder.Write("config.json", testing::ServedConfigJson(kContext).dump());
+  folder.Write("config.json", testing::ServedConfigJson(kChatContext).dump());
   folder.Write("tokenizer.json", testing::ByteLevelTokenizerJson().dump());
   folder.Write("chat_template.jinja",
                "{% if enable_thinking %}<|im_start|>{% else %}<|im_end|>{% endif %}");

@@ -12,7 +12,7 @@
 namespace bastion {
 namespace {
 
-using json = nlohmann::ordered_json;
+using nlohmann::ordered_json;
 using ::testing::ElementsAre;
 using testing::kEndOfText;
 using testing::kImEnd;
@@ -43,45 +43,48 @@ class OpenAiLogprobsTest : public ::testing::Test {
 
 TEST_F(OpenAiLogprobsTest, OffsetsAreThoseOfTheirCharacters) {
   const std::string text = "a\xF0\x9F\x98\x80\xC3\xA9";  // a 😀 é
-  const json lists = completion_.Add(Last(Delta({'a', 0xF0, 0x9F, 0x98, 0x80, 0xC3, 0xA9}, text)));
+  const ordered_json lists =
+      completion_.Add(Last(Delta({'a', 0xF0, 0x9F, 0x98, 0x80, 0xC3, 0xA9}, text)));
   EXPECT_THAT(lists["text_offset"], ElementsAre(0, 1, 1, 1, 1, 2, 2));
 }
 
 TEST_F(OpenAiLogprobsTest, SpecialTokensAddNothing) {
-  const json lists = completion_.Add(Last(Delta({'a', kEndOfText, kImEnd, 'b', kPadding}, "ab")));
+  const ordered_json lists =
+      completion_.Add(Last(Delta({'a', kEndOfText, kImEnd, 'b', kPadding}, "ab")));
   EXPECT_THAT(lists["text_offset"], ElementsAre(0, 1, 1, 1, 2));
   EXPECT_THAT(lists["tokens"],
               ElementsAre("a", "<|endoftext|>", "<|im_end|>", "b", "token_id:1000"));
-  const json content = chat_.Add(Last(Delta({kEndOfText}, "")))["content"];
+  const ordered_json content = chat_.Add(Last(Delta({kEndOfText}, "")))["content"];
   EXPECT_EQ(content[0]["token"], "<|endoftext|>");
-  EXPECT_EQ(content[0]["bytes"], json::array());
+  EXPECT_EQ(content[0]["bytes"], ordered_json::array());
 }
 
 TEST_F(OpenAiLogprobsTest, JoinedBytesSpellTheText) {
   const std::string text = "x\xF0\x9F\x98\x80";
-  const json content =
+  const ordered_json content =
       chat_.Add(Last(Delta({'x', 0xF0, 0x9F, 0x98, 0x80}, text, {{0x80, -0.5F}})))["content"];
   std::string joined;
-  for (const json& token : content) {
-    for (const json& byte : token["bytes"]) joined += static_cast<char>(byte.get<int>());
-    EXPECT_EQ(token["top_logprobs"][0]["bytes"], json::array({0x80}));
+  for (const ordered_json& token : content) {
+    for (const ordered_json& byte : token["bytes"]) joined += static_cast<char>(byte.get<int>());
+    EXPECT_EQ(token["top_logprobs"][0]["bytes"], ordered_json::array({0x80}));
   }
   EXPECT_EQ(joined, text);
   EXPECT_EQ(content[1]["token"], "\\xf0");
 }
 
 TEST_F(OpenAiLogprobsTest, TheChosenTokenIsAlwaysListed) {
-  const json top = completion_.Add(Last(Delta({'c'}, "c", {{'a', -0.1F}, {'b', -0.2F}})));
-  EXPECT_EQ(top["top_logprobs"][0].dump(), json({{"a", -0.1F}, {"b", -0.2F}, {"c", -1.0F}}).dump());
+  const ordered_json top = completion_.Add(Last(Delta({'c'}, "c", {{'a', -0.1F}, {'b', -0.2F}})));
+  EXPECT_EQ(top["top_logprobs"][0].dump(),
+            ordered_json({{"a", -0.1F}, {"b", -0.2F}, {"c", -1.0F}}).dump());
   OpenAiLogprobs none(OpenAiKind::kCompletion, &tokenizer_);
-  EXPECT_EQ(none.Add(Last(Delta({'c'}, "c")))["top_logprobs"][0], json({{"c", -1.0F}}));
+  EXPECT_EQ(none.Add(Last(Delta({'c'}, "c")))["top_logprobs"][0], ordered_json({{"c", -1.0F}}));
 }
 
 // Parts of characters, tokens that the tokenizer does not know, and texts that are spelled like the
 // name of another token.
 TEST_F(OpenAiLogprobsTest, TokensDoNotShareAnEntry) {
   const Top top = {{0xF0, -0.1F}, {0xE6, -0.2F}, {kPadding, -0.3F}, {kPadding + 1, -0.4F}};
-  const json lists = completion_.Add(Last(Delta({0xF0}, "\xEF\xBF\xBD", top)));
+  const ordered_json lists = completion_.Add(Last(Delta({0xF0}, "\xEF\xBF\xBD", top)));
   EXPECT_EQ(lists["tokens"][0], "bytes:\\xf0");
   EXPECT_EQ(lists["top_logprobs"][0].size(), 4U);
   const hub::Tokenizer twins = [] {
@@ -90,17 +93,18 @@ TEST_F(OpenAiLogprobsTest, TokensDoNotShareAnEntry) {
     return testing::LoadTokenizer(words);
   }();
   OpenAiLogprobs logprobs(OpenAiKind::kCompletion, &twins);
-  const json shared = logprobs.Add(
+  const ordered_json shared = logprobs.Add(
       Last(Delta({testing::kFirstMerge}, "A", {{'A', -0.1F}, {testing::kFirstMerge, -0.2F}})));
   EXPECT_EQ(shared["tokens"][0], "A");
-  EXPECT_EQ(shared["top_logprobs"][0].dump(), json({{"token_id:65", -0.1F}, {"A", -0.2F}}).dump());
+  EXPECT_EQ(shared["top_logprobs"][0].dump(),
+            ordered_json({{"token_id:65", -0.1F}, {"A", -0.2F}}).dump());
 }
 
 TEST_F(OpenAiLogprobsTest, TokensComeWithTheirText) {
   // "st" may begin a stop string, so its text is held back.
   EXPECT_THAT(completion_.Add(Delta({'a', 's', 't'}, "a"))["tokens"], ElementsAre("a"));
   EXPECT_THAT(completion_.Add(Delta({0xC3}, ""))["tokens"], ElementsAre());
-  const json rest = completion_.Add(Delta({0xA9, 'b'}, "st\xC3\xA9"));
+  const ordered_json rest = completion_.Add(Delta({0xA9, 'b'}, "st\xC3\xA9"));
   EXPECT_THAT(rest["tokens"], ElementsAre("s", "t", "bytes:\\xc3", "bytes:\\xa9"));
   EXPECT_THAT(rest["text_offset"], ElementsAre(1, 2, 3, 3));
   EXPECT_THAT(completion_.Add(Delta({kEndOfText}, "b"))["tokens"],
@@ -109,7 +113,7 @@ TEST_F(OpenAiLogprobsTest, TokensComeWithTheirText) {
 
 TEST_F(OpenAiLogprobsTest, OffsetsStayInsideATextThatAStopStringHasCut) {
   EXPECT_THAT(completion_.Add(Delta({'a', 's'}, "a"))["text_offset"], ElementsAre(0));
-  const json last = completion_.Add(Last(Delta({'t', 'o', 'p'}, "")));
+  const ordered_json last = completion_.Add(Last(Delta({'t', 'o', 'p'}, "")));
   EXPECT_THAT(last["tokens"], ElementsAre("s", "t", "o", "p"));
   EXPECT_THAT(last["text_offset"], ElementsAre(1, 1, 1, 1));
 }

@@ -6,6 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "orchestrator/profile/random_tree.h"
 #include "tests/orchestrator/profile/profile_fixture.h"
 #include "tests/support/temp_folder.h"
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "gtest/gtest.h"
+#include "orchestrator/profile/random_tree.h"
 #include "orchestrator/profile/verify_profile.h"
 #include "tests/orchestrator/cost/tiny_model.h"
 #include "tests/support/manual_clock.h"

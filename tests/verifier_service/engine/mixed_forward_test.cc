@@ -7,7 +7,7 @@
 namespace bastion::verifier {
 namespace {
 
-constexpr int kVocabulary = 256;
+constexpr int kTokens = 256;
 
 // The bits of a prompt's features, and the tokens after it, must not depend on what else is in its
 // forwards. The sequence that decodes beside it must not notice the prompt either.
@@ -22,7 +22,7 @@ class MixedForwardTest : public ::testing::TestWithParam<DType> {
     options.engine = {GetParam(), device_.device, /*kv_tokens=*/1024};
     engine_ = *VerifierEngine::Create(options);
     EXPECT_TRUE(engine_->SetFeatureLayers({0, 2}).ok());
-    for (int i = 0; i < kPromptTokens; ++i) prompt_.push_back(i * 31 % kVocabulary);
+    for (int i = 0; i < kPromptTokens; ++i) prompt_.push_back(i * 31 % kTokens);
     for (const SequenceId id : {kAlone, kMixed, kDecoding}) {
       EXPECT_TRUE(engine_->Open(id, {{1.0f, 3}}).ok());
     }
