@@ -62,7 +62,10 @@ TEST_P(RapidResetTest, TheConnectionIsClosedAndThePeerIsNotLost) {
     absl::SleepFor(absl::Milliseconds(5));
     ASSERT_TRUE(verifier.CheckAlive().ok()) << verifier.CheckAlive();
   }
-  EXPECT_LT(sent, kMost) << "the connection was not closed";
+  // The server looks at its connections from time to time. A fast client has sent all by then.
+  const absl::Time deadline = absl::Now() + absl::Seconds(10);
+  while (offender.IsOpen() && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(10));
+  EXPECT_FALSE(offender.IsOpen()) << "the connection was not closed";
   EXPECT_GT(sent, wire::CancelBudget::kBurst);
   EXPECT_TRUE(other.IsOpen());
   EXPECT_TRUE(verifier.CheckAlive().ok()) << verifier.CheckAlive();

@@ -11,7 +11,7 @@
 namespace bastion::verifier {
 namespace {
 
-const std::vector<TokenId> kPrompt = {3, 141, 59, 26, 53};
+const std::vector<TokenId> kShortPrompt = {3, 141, 59, 26, 53};
 
 class AuditTest : public ::testing::Test {
  protected:
@@ -34,13 +34,13 @@ class AuditTest : public ::testing::Test {
     return sequence;
   }
 
-  // Returns the token that plain decoding generates after kPrompt. It is found with the audit
+  // Returns the token that plain decoding generates after kShortPrompt. It is found with the audit
   // itself, which reports a mismatch for every other token.
   TokenId PlainNext(const SamplingParams& sampling) {
     for (TokenId token = 0;; ++token) {
-      Sequence& sequence = SequenceOf(sampling, kPrompt);
+      Sequence& sequence = SequenceOf(sampling, kShortPrompt);
       Audit audit({1.0, 0.0}, target_.get());
-      audit.Check({{1, 0}, 4, DraftTree(kPrompt[4])}, {{}, token}, sequence);
+      audit.Check({{1, 0}, 4, DraftTree(kShortPrompt[4])}, {{}, token}, sequence);
       EXPECT_EQ(audit.counts().tokens, 1);
       sequences_->Close({1, 0});
       if (audit.counts().mismatches == 0) return token;
@@ -56,10 +56,10 @@ TEST_F(AuditTest, AWronglyAcceptedTokenIsAMismatch) {
   SamplingParams sampling = {{0.8f, 5}, 1.3f};
   sampling.prompt_tokens = 5;
   const TokenId right = PlainNext(sampling);
-  DraftTree tree(kPrompt[4]);
+  DraftTree tree(kShortPrompt[4]);
   const NodeIndex good = tree.Add(0, right, -1.0f);
   const NodeIndex bad = tree.Add(0, (right + 1) % 100, -2.0f);
-  std::vector<TokenId> text = kPrompt;
+  std::vector<TokenId> text = kShortPrompt;
   text.push_back(tree.token(bad));
   Sequence& sequence = SequenceOf(sampling, text);
   Audit audit({1.0, 0.0}, target_.get());
@@ -74,10 +74,10 @@ TEST_F(AuditTest, AWronglyAcceptedTokenIsAMismatch) {
 TEST_F(AuditTest, TheLogHasTokensOnlyIfTheyMayBeShown) {
   const TokenId right = PlainNext({}), wrong = (right + 1) % 100;
   for (const bool show : {false, true}) {
-    Sequence& sequence = SequenceOf({}, kPrompt);
+    Sequence& sequence = SequenceOf({}, kShortPrompt);
     Audit audit({1.0, 0.0, show}, target_.get());
     ::testing::internal::CaptureStderr();
-    audit.Check({{1, 0}, 4, DraftTree(kPrompt[4])}, {{}, wrong}, sequence);
+    audit.Check({{1, 0}, 4, DraftTree(kShortPrompt[4])}, {{}, wrong}, sequence);
     const std::string log = ::testing::internal::GetCapturedStderr();
     sequences_->Close({1, 0});
     EXPECT_NE(log.find("audit: "), std::string::npos) << log;
@@ -89,9 +89,9 @@ TEST_F(AuditTest, TheLogHasTokensOnlyIfTheyMayBeShown) {
 
 TEST_F(AuditTest, ADifferenceWithinTheToleranceIsRounding) {
   const TokenId right = PlainNext({});
-  Sequence& sequence = SequenceOf({}, kPrompt);
+  Sequence& sequence = SequenceOf({}, kShortPrompt);
   Audit lenient({1.0, /*tolerance=*/1000.0}, target_.get());
-  lenient.Check({{1, 0}, 4, DraftTree(kPrompt[4])}, {{}, (right + 1) % 100}, sequence);
+  lenient.Check({{1, 0}, 4, DraftTree(kShortPrompt[4])}, {{}, (right + 1) % 100}, sequence);
   EXPECT_EQ(lenient.counts().mismatches, 0);
   EXPECT_EQ(lenient.counts().within_tolerance, 1);
 }
