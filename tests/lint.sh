@@ -22,9 +22,10 @@ die() {
 }
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-readonly FOLDERS=(common kernels orchestrator drafter_service verifier_service client tests)
 sources() {
-  find "${FOLDERS[@]}" -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' | sort
+  git ls-files --cached --others --exclude-standard -- '*.cc' '*.h' '*.cu' '*.cuh' | while read -r file; do
+    [ ! -e "$file" ] || echo "$file"
+  done
 }
 
 need_clang_format() {

@@ -1,5 +1,5 @@
-// DeviceDecoder: a stack of decoder blocks on a GPU, the counterpart of engine/model/decoder.h. Rows,
-// cache and activations are in device memory. Every pass is enqueued on a stream and can be
+// DeviceDecoder: a stack of decoder blocks on a GPU, the counterpart of engine/model/decoder.h.
+// Rows, cache and activations are in device memory. Every pass is enqueued on a stream and can be
 // recorded as a graph. A step is one forward with its inputs and outputs.
 //
 // The residual stream is fp32. The inputs of matrix products have the type of the weights.
@@ -9,11 +9,11 @@
 #include <memory>
 #include <vector>
 
+#include "common/hub/model_config.h"
 #include "engine/cuda/device_experts.h"
 #include "engine/cuda/device_weights.h"
 #include "engine/cuda/gpu.h"
 #include "engine/cuda/step_inputs.h"
-#include "common/hub/model_config.h"
 
 namespace bastion::cuda {
 

@@ -4,9 +4,9 @@
 #define BASTION_ENGINE_CUDA_DEVICE_EXPERTS_H_
 
 #include "absl/status/statusor.h"
+#include "common/hub/model_config.h"
 #include "engine/cuda/device_weights.h"
 #include "engine/cuda/gpu.h"
-#include "common/hub/model_config.h"
 #include "kernels/cuda/ops.h"
 
 namespace bastion::cuda {

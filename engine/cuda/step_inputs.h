@@ -1,6 +1,6 @@
 // StepInputs: the inputs of a step (one forward), in one block of device memory that a recorded
-// graph reads. A span is the rows of one sequence (AttentionSpan in kernels/ops/ops.h). The host fills
-// its own block and sends it to the device in one copy.
+// graph reads. A span is the rows of one sequence (AttentionSpan in kernels/ops/ops.h). The host
+// fills its own block and sends it to the device in one copy.
 #ifndef BASTION_ENGINE_CUDA_STEP_INPUTS_H_
 #define BASTION_ENGINE_CUDA_STEP_INPUTS_H_
 

@@ -3,8 +3,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/cores.h"
 #include "common/base/status.h"
-#include "kernels/torch/portable_backend.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/torch/portable_backend.h"
 
 namespace bastion::nn {
 namespace {

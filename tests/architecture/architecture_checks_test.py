@@ -239,7 +239,7 @@ class TextChecks(unittest.TestCase):
 
     def test_broken_links_are_reported(self):
         def links(text):
-            files = [File("docs/a.md", text)]
+            files = [File("docs/a.md", text), File("common/base/ids.h", "")]
             return [str(o) for o in checks.links(files, {"docs/b.md", "common/base/ids.h"}.__contains__)]
         self.assertFalse(links("[b](b.md#part), [web](https://example.org), `common/base/ids.h`\n"))
         self.assertEqual(links("\n[c](../c.md)\n"), ["docs/a.md:2: link to a missing file: docs/../c.md"])

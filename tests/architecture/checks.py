@@ -219,8 +219,8 @@ def commented_out_code(files):
 def links(files, exists=os.path.exists):
     """The targets of relative links and code paths in Markdown exist."""
     link = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
-    code = re.compile(r"`((?:common|kernels|orchestrator|drafter_service|verifier_service|client|tools|deploy"
-                      r"|tests|protos|cmake)/[\w./-]*\w)`")
+    rooms = "|".join({re.escape(file.path.split("/")[0]) for file in files if "/" in file.path})
+    code = re.compile(rf"`((?:{rooms})/[\w./-]*\w)`")
     for file in files:
         folder = os.path.dirname(file.path)
         for number, line in enumerate(file.lines, 1) if file.path.endswith(".md") else ():

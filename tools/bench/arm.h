@@ -11,15 +11,15 @@
 #include "absl/status/statusor.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "tools/bench/cycle_trace.h"
-#include "tools/bench/load_figures.h"
-#include "tools/bench/load_generator.h"
-#include "tools/bench/measurement.h"
 #include "common/base/clock.h"
 #include "common/stages/stages.h"
 #include "orchestrator/cost/latency_profile.h"
 #include "orchestrator/policy/acceptance_file.h"
 #include "orchestrator/prior/transition_gains.h"
+#include "tools/bench/cycle_trace.h"
+#include "tools/bench/load_figures.h"
+#include "tools/bench/load_generator.h"
+#include "tools/bench/measurement.h"
 
 namespace bastion {
 

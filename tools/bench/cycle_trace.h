@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "tools/bench/measurement.h"
 #include "orchestrator/profile/profile_file.h"
+#include "tools/bench/measurement.h"
 
 namespace bastion {
 

@@ -9,10 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "tools/bench/prompts.h"
 #include "client/flags/sampling.h"
 #include "common/base/status.h"
 #include "orchestrator/policy/policy.h"
+#include "tools/bench/prompts.h"
 
 ABSL_FLAG(std::string, target, "",
           "Folder or GGUF file of the target model. With --endpoint only its tokenizer is read.");

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "tools/bench/conversation.h"
 #include "common/base/progress.h"
 #include "common/base/status.h"
+#include "tools/bench/conversation.h"
 
 namespace bastion {
 namespace {

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "orchestrator/belief/reliability.h"
 #include "tools/bench/load_plan.h"
 #include "tools/bench/measurement.h"
-#include "orchestrator/belief/reliability.h"
 
 namespace bastion {
 

@@ -2,12 +2,12 @@
 #include <optional>
 #include <utility>
 
-#include "tools/bench/arm.h"
-#include "tools/bench/step_trace.h"
 #include "common/base/status.h"
 #include "orchestrator/cycle/decode_cycle.h"
 #include "orchestrator/cycle/turn_planner.h"
 #include "orchestrator/policy/speculation_memory.h"
+#include "tools/bench/arm.h"
+#include "tools/bench/step_trace.h"
 
 namespace bastion {
 namespace {

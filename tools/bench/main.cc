@@ -7,6 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/check.h"
+#include "common/base/program.h"
+#include "common/base/status.h"
 #include "tools/bench/bench_session.h"
 #include "tools/bench/flags.h"
 #include "tools/bench/later_turns.h"
@@ -18,9 +21,6 @@
 #include "tools/bench/suite_runner.h"
 #include "tools/bench/trace_replay.h"
 #include "tools/inprocess/local_stages.h"
-#include "common/base/check.h"
-#include "common/base/program.h"
-#include "common/base/status.h"
 
 namespace bastion {
 namespace {

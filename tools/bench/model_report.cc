@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "tools/bench/correlation.h"
 #include "common/base/status.h"
+#include "tools/bench/correlation.h"
 
 namespace bastion {
 namespace {

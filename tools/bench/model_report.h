@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "tools/bench/load_figures.h"
-#include "tools/bench/measurement.h"
 #include "orchestrator/cost/paper_fit.h"
 #include "orchestrator/profile/profile_file.h"
+#include "tools/bench/load_figures.h"
+#include "tools/bench/measurement.h"
 
 namespace bastion {
 

@@ -10,9 +10,9 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/status.h"
 #include "tools/bench/conversation.h"
 #include "tools/bench/prompt_text.h"
-#include "common/base/status.h"
 
 namespace bastion {
 namespace {

@@ -8,10 +8,10 @@
 #include "absl/synchronization/mutex.h"
 #include "bastion/durations.h"
 #include "bastion/generation_client.h"
-#include "tools/bench/arm.h"
 #include "client/flags/sampling.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
+#include "tools/bench/arm.h"
 
 namespace bastion {
 namespace {

@@ -9,9 +9,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "tools/bench/load_report.h"
 #include "common/base/status.h"
 #include "orchestrator/policy/policy.h"
+#include "tools/bench/load_report.h"
 
 namespace bastion {
 namespace {

@@ -5,10 +5,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "tools/bench/report.h"
 #include "common/base/status.h"
 #include "kernels/ops/probe.h"
 #include "orchestrator/profile/verify_profile.h"
+#include "tools/bench/report.h"
 
 namespace bastion {
 namespace {

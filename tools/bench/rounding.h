@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "tools/bench/measurement.h"
 #include "common/stages/stages.h"
+#include "tools/bench/measurement.h"
 
 namespace bastion {
 

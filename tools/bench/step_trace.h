@@ -3,9 +3,9 @@
 #ifndef BASTION_TOOLS_BENCH_STEP_TRACE_H_
 #define BASTION_TOOLS_BENCH_STEP_TRACE_H_
 
-#include "tools/bench/cycle_trace.h"
 #include "orchestrator/cost/cost_model.h"
 #include "orchestrator/cycle/decode_cycle.h"
+#include "tools/bench/cycle_trace.h"
 
 namespace bastion {
 

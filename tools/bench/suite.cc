@@ -6,9 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "tools/bench/suite_tables.h"
 #include "common/base/status.h"
 #include "orchestrator/policy/policy.h"
+#include "tools/bench/suite_tables.h"
 
 namespace bastion {
 namespace {

@@ -4,7 +4,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "tools/bench/suite.h"
 #include "embedded/suites/bastion-fig2.json.h"
 #include "embedded/suites/bastion-fig4.json.h"
 #include "embedded/suites/bastion-fig6.json.h"
@@ -16,6 +15,7 @@
 #include "embedded/suites/ddtree-fig4.json.h"
 #include "embedded/suites/dynatree-main.json.h"
 #include "embedded/suites/dynatree-prompts.json.h"
+#include "tools/bench/suite.h"
 
 namespace bastion {
 namespace {

@@ -7,10 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/base/status.h"
 #include "tools/bench/report.h"
 #include "tools/bench/suite_json.h"
 #include "tools/bench/suite_tables.h"
-#include "common/base/status.h"
 
 namespace bastion {
 namespace {

@@ -6,12 +6,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status.h"
 #include "tools/bench/later_turns.h"
 #include "tools/bench/peak_memory.h"
 #include "tools/bench/prompt_text.h"
 #include "tools/bench/prompts.h"
 #include "tools/bench/report.h"
-#include "common/base/status.h"
 
 namespace bastion {
 namespace {

@@ -10,10 +10,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "tools/bench/load_figures.h"
 #include "common/base/status.h"
 #include "orchestrator/cost/cost_model.h"
 #include "orchestrator/cost/make_estimator.h"
+#include "tools/bench/load_figures.h"
 
 namespace bastion {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "tools/bench/suite.h"
 #include "common/stages/stages.h"
+#include "tools/bench/suite.h"
 
 namespace bastion {
 

@@ -6,11 +6,11 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/hub/checkpoint.h"
-#include "engine/model/causal_model.h"
-#include "engine/model/packing_plan.h"
 #include "common/prior/transition_file.h"
 #include "drafter_service/draft/autoregressive.h"
 #include "drafter_service/draft/draft_model.h"
+#include "engine/model/causal_model.h"
+#include "engine/model/packing_plan.h"
 #include "orchestrator/intake/served_model.h"
 
 namespace bastion::doctor {

@@ -10,8 +10,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "tools/doctor/checkpoint_check.h"
 #include "common/base/dtype.h"
+#include "tools/doctor/checkpoint_check.h"
 
 namespace bastion::doctor {
 

@@ -10,14 +10,14 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "client/ctl/printable_text.h"
-#include "tools/doctor/advice.h"
-#include "tools/doctor/checkpoint_report.h"
-#include "tools/doctor/prompt_file.h"
-#include "tools/doctor/service_examiner.h"
 #include "common/base/program.h"
 #include "common/base/progress.h"
 #include "common/base/status.h"
 #include "engine/model/local_device.h"
+#include "tools/doctor/advice.h"
+#include "tools/doctor/checkpoint_report.h"
+#include "tools/doctor/prompt_file.h"
+#include "tools/doctor/service_examiner.h"
 
 ABSL_FLAG(std::string, endpoint, "127.0.0.1:7070", "Address of the orchestrator to examine.");
 ABSL_FLAG(std::string, prompts, "",

@@ -8,9 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "bastion/generation_client.h"
 #include "bastion/inspection_client.h"
-#include "tools/doctor/recording.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
+#include "tools/doctor/recording.h"
 
 namespace bastion::doctor {
 namespace {

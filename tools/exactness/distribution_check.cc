@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "tools/exactness/target_distribution.h"
-#include "tools/exactness/walk_outcomes.h"
 #include "common/base/status.h"
 #include "orchestrator/tree/best_first.h"
+#include "tools/exactness/target_distribution.h"
+#include "tools/exactness/walk_outcomes.h"
 
 namespace bastion {
 namespace {

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "tools/exactness/statistics.h"
 #include "common/stages/stages.h"
+#include "tools/exactness/statistics.h"
 
 namespace bastion {
 

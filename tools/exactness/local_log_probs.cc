@@ -1,9 +1,9 @@
 #include <cmath>
 
-#include "tools/exactness/log_prob_source.h"
-#include "tools/exactness/target_distribution.h"
 #include "common/base/random.h"
 #include "common/base/status.h"
+#include "tools/exactness/log_prob_source.h"
+#include "tools/exactness/target_distribution.h"
 
 namespace bastion {
 namespace {

@@ -1,6 +1,6 @@
 #include "bastion/generation_client.h"
-#include "tools/exactness/log_prob_source.h"
 #include "common/base/status.h"
+#include "tools/exactness/log_prob_source.h"
 
 namespace bastion {
 namespace {

@@ -20,8 +20,8 @@ namespace bastion {
 
 // The distribution [V] that the keyed choice draws from, given a row's log-probabilities. It
 // applies temperature, top-k, top-p and min-p in this order, each to the tokens that the previous
-// rule kept (kernels/ops/ops.h). At temperature 0, the most likely token has probability 1; of equally
-// likely tokens, the one with the lowest id.
+// rule kept (kernels/ops/ops.h). At temperature 0, the most likely token has probability 1; of
+// equally likely tokens, the one with the lowest id.
 [[nodiscard]] std::vector<double> ChoiceProbabilities(absl::Span<const double> log_probs,
                                                       const ChoiceParams& choice);
 

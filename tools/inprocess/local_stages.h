@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "common/base/status.h"
-#include "engine/model/local_device.h"
 #include "common/stages/stages.h"
 #include "drafter_service/engine/drafter_engine.h"
+#include "engine/model/local_device.h"
 #include "orchestrator/prior/transition_gains.h"
 #include "verifier_service/engine/verifier_engine.h"
 

@@ -8,13 +8,13 @@
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
-#include "tools/train/training_texts.h"
-#include "tools/train/transition_counter.h"
 #include "common/base/program.h"
 #include "common/base/progress.h"
 #include "common/base/status.h"
 #include "common/hub/model_config.h"
 #include "common/prior/transition_file.h"
+#include "tools/train/training_texts.h"
+#include "tools/train/transition_counter.h"
 
 ABSL_FLAG(std::string, target, "",
           "Folder or GGUF file of the target. Only its config and tokenizer are read.");
