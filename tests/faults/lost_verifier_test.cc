@@ -124,7 +124,7 @@ TEST_F(LostVerifierTest, NotReturningInTimeEndsAnswersWithUnavailable) {
   EXPECT_EQ(answer.Wait().status.code(), absl::StatusCode::kUnavailable) << answer.Wait().status;
 }
 
-TEST_F(LostVerifierTest, AnotherCheckpointOfTheSameShapeEndsAnswersAndIsCalibrated) {
+TEST_F(LostVerifierTest, AnotherCheckpointOfTheSameShapeEndsAnswersAndIsProfiled) {
   // A folder whose checkpoint the test replaces.
   const testing::TempFolder folder;
   const std::string target = folder.File("target");
@@ -145,9 +145,9 @@ TEST_F(LostVerifierTest, AnotherCheckpointOfTheSameShapeEndsAnswersAndIsCalibrat
   EXPECT_EQ(answer.Wait().status.code(), absl::StatusCode::kUnavailable) << answer.Wait().status;
   EXPECT_TRUE(system.AwaitServing());
   const std::string log = system.Log("orchestrator");
-  const auto first = log.find("cost model calibrated");
+  const auto first = log.find("cost model profiled");
   ASSERT_NE(first, std::string::npos);
-  EXPECT_NE(log.find("cost model calibrated", first + 1), std::string::npos)
+  EXPECT_NE(log.find("cost model profiled", first + 1), std::string::npos)
       << "the other model was taken for the same one";
 }
 
