@@ -81,6 +81,10 @@ function(_bastion_link_test_programs)
 endfunction()
 
 function(_bastion_test_program name sources deps)
+  set(sanitized 0)
+  if(BASTION_SANITIZE)
+    set(sanitized 1)
+  endif()
   add_executable(${name} ${sources})
   bastion_include_directories(${name})
   target_link_libraries(${name} PRIVATE ${deps} test_main GTest::gmock)
@@ -89,7 +93,7 @@ function(_bastion_test_program name sources deps)
   endif()
   target_compile_definitions(${name} PRIVATE BASTION_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
                                              BASTION_BINARY_DIR="${CMAKE_BINARY_DIR}"
-                                             BASTION_SANITIZED=$<BOOL:${BASTION_SANITIZE}>)
+                                             BASTION_SANITIZED=${sanitized})
 endfunction()
 
 # Adds a test. The tests of a folder are one program, FOLDER_tests: so the compiler parses and
