@@ -28,7 +28,7 @@ PASSED = ROOT / 'tests/passed.txt'
 CODE = ('.cc', '.cpp', '.cu', '.cuh', '.cxx', '.h', '.hxx')
 JOBS = ('cuda', 'torch')
 # Data that tests read while they run.
-DATA = ('deploy/demo_model', 'deploy/demo_model_neox', 'deploy/local/*.txt', 'tests', ':!tests/architecture',
+DATA = ('deploy/demo_model', 'deploy/demo_model_neox', 'tests', ':!tests/architecture',
         ':!tests/gpu', ':!tests/kubernetes', ':!tests/slow', ':!tests/threaded_tests.txt', ':!tests/tsan.supp')
 NOT_DATA = (*CODE, '.md', '.py', '.sh', 'CMakeLists.txt', 'passed.txt')
 
