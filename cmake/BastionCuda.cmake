@@ -6,7 +6,7 @@
 # .cu file. ptxas's report on registers and spills is stored next to the object as SOURCE.cu.log.
 # OPTIONS are options for nvcc. Programs link libcudart and libcublasLt, but not libcuda, so they
 # also start on machines without a GPU driver.
-option(BASTION_WITH_CUDA "Build the kernels_ops and engines for NVIDIA GPUs" OFF)
+option(BASTION_WITH_CUDA "Build the kernels and engines for NVIDIA GPUs" OFF)
 
 if(NOT BASTION_WITH_CUDA)
   return()
