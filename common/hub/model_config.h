@@ -83,7 +83,6 @@ struct BlockConfig {
   bool parallel_residual = false;
   RopeConfig rope;
   ExpertsConfig experts;  // For the blocks in ModelConfig::expert_layers.
-  bool cpu_only = false;  // The engine on a GPU does not implement the family.
 };
 
 // The fields that only DFlash drafters have (DFlash, arXiv 2602.06036).

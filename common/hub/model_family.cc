@@ -93,7 +93,6 @@ ModelFamily Qwen2() {
   family.fields = {"num_key_value_heads", "head_dim",          "use_sliding_window",
                    "sliding_window",      "max_window_layers", "layer_types"};
   family.fixed = Fixed({{"hidden_act", "silu"}});
-  family.blocks.cpu_only = true;
   return family;
 }
 
@@ -104,7 +103,6 @@ ModelFamily Mistral() {
   family.defaults.sliding_window = 4096;
   family.defaults.max_positions = 131072;
   family.fields = {"num_key_value_heads", "head_dim", "sliding_window"};
-  family.blocks.cpu_only = true;
   return family;
 }
 
@@ -120,7 +118,6 @@ ModelFamily SmolLM3() {
                    "max_window_layers",     "layer_types", "no_rope_layers",
                    "no_rope_layer_interval"};
   family.fixed.push_back({"use_sliding_window", false});
-  family.blocks.cpu_only = true;
   return family;
 }
 

@@ -1,6 +1,5 @@
 #include "drafter_service/draft/autoregressive.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -8,8 +7,7 @@
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/hub/json_file.h"
-#include "drafter_service/draft/draft_model.h"
-#include "engine/model/causal_model.h"
+#include "engine/model/row_buckets.h"
 
 namespace bastion::drafter {
 namespace {
@@ -48,42 +46,30 @@ absl::StatusOr<std::unique_ptr<AutoregressiveModel>> AutoregressiveModel::Load(
     const std::string& drafter_folder, const std::string& target_folder,
     const nn::EngineOptions& options) {
   RETURN_IF_ERROR(CheckAutoregressivePair(drafter_folder, target_folder));
+  nn::EngineOptions own = options;
+  own.max_sequences = 2 * options.max_sequences;  // Spans: new context, and a tree.
   nn::PackingPlan plan;
-  ASSIGN_OR_RETURN(nn::CausalModel model, nn::LoadCausalModel(drafter_folder, options, plan));
-  RETURN_IF_ERROR(plan.Run(drafter_folder, options));
-  return std::unique_ptr<AutoregressiveModel>(new AutoregressiveModel(std::move(model)));
+  ASSIGN_OR_RETURN(nn::CausalModel loaded,
+                   nn::LoadCausalModel(drafter_folder, own, plan, kTreeRows));
+  RETURN_IF_ERROR(plan.Run(drafter_folder, own));
+  auto model = std::unique_ptr<AutoregressiveModel>(new AutoregressiveModel(std::move(loaded)));
+  const std::vector<int> sizes = nn::RowBuckets(model->max_rows());
+  ASSIGN_OR_RETURN(model->step_, nn::Step::Create(*model->model_.decoder, model->model_.vocabulary,
+                                                  {sizes, sizes, /*gathers=*/true}));
+  RETURN_IF_ERROR(model->step_->SetFeatureLayers({}, own.show_progress));
+  return model;
 }
 
-void AutoregressiveModel::Forward(const nn::RowBatch& batch) {
-  hidden_data_ = hidden_.Reserve(batch.rows(), config().dims.hidden);  // [R, C]
-  model_.vocabulary.Embed(model_.decoder->device(), batch.tokens(), hidden_data_);
-  model_.decoder->Forward(batch, hidden_data_);
-}
-
-std::vector<Marginals> AutoregressiveModel::Predict(absl::Span<const int> rows,
-                                                    absl::Span<const kernels::ChoiceRule> coupling,
-                                                    int candidates) {
-  const auto count = static_cast<int>(rows.size());
-  const int width = config().dims.hidden;
-  const nn::Device& device = model_.decoder->device();
-  candidates = std::min(candidates, model_.vocabulary.size());
-  float* wanted = wanted_.Reserve(count, width);                     // [n, C]
-  float* normed = normed_.Reserve(count, width);                     // [n, C]
-  float* logits = logits_.Reserve(count, model_.vocabulary.size());  // [n, V]
-  for (int i = 0; i < count; ++i) {
-    std::copy_n(hidden_data_ + int64_t{rows[i]} * width, width, wanted + int64_t{i} * width);
-  }
-  model_.decoder->FinalNorm(wanted, count, normed);
-  model_.vocabulary.Logits(device, normed, count, logits);
+absl::StatusOr<std::vector<Marginals>> AutoregressiveModel::Predict(
+    const nn::RowBatch& batch, absl::Span<const int> rows,
+    absl::Span<const kernels::ChoiceRule> coupling, int candidates) {
+  RETURN_IF_ERROR(step_->Forward({.batch = batch, .wanted = rows, .rules = coupling}));
+  RETURN_IF_ERROR(step_->Head());
   StopWatch watch;
-  std::vector<TokenId> tokens(static_cast<size_t>(count) * candidates);
-  std::vector<float> log_probs(tokens.size());
-  device.backend->top_k({logits, coupling.data(), tokens.data(), log_probs.data(), count,
-                         model_.vocabulary.size(), candidates},
-                        *device.pool);
-  candidates_time_ = watch.Lap();
-  device.pool->Rest();
-  return MarginalsOf({tokens.data(), log_probs.data(), /*positions=*/1, candidates}, count);
+  auto marginals = ranking_.Rank(*step_, /*positions=*/1, candidates);
+  candidates_time_ = device().on_host() ? watch.Lap() : absl::ZeroDuration();
+  device().Rest();
+  return marginals;
 }
 
 }  // namespace bastion::drafter

@@ -1,126 +1,207 @@
 #include "drafter_service/draft/dflash.h"
 
 #include <algorithm>
-#include <cstring>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
+#include "common/hub/checkpoint.h"
+#include "engine/model/row_buckets.h"
 
 namespace bastion::drafter {
+namespace {
 
-DflashModel::DflashModel(std::unique_ptr<nn::Decoder> decoder, nn::Vocabulary vocabulary,
-                         nn::Matrix fuse, nn::Buffer context_norm)
-    : decoder_(std::move(decoder)),
-      vocabulary_(std::move(vocabulary)),
-      fuse_(std::move(fuse)),
-      context_norm_(std::move(context_norm)) {}
+enum Kind { kContext };
 
-absl::StatusOr<std::unique_ptr<DflashModel>> DflashModel::Load(const std::string& drafter_folder,
-                                                               const std::string& target_folder,
-                                                               const nn::EngineOptions& options) {
+// The capacity for whole blocks and for context rows.
+nn::StepCapacity CapacityFor(const hub::ModelConfig& config, nn::EngineOptions options) {
+  options.max_rows = std::max(options.max_rows, options.max_sequences * config.dflash.block_size);
+  return nn::CapacityOf(config, options);
+}
+
+}  // namespace
+
+nn::ForwardCost DflashWeights::Cost() const {
+  nn::ForwardCost cost = decoder->Cost();
+  cost.Add(vocabulary.head);
+  cost.Add(fuse);
+  return cost;
+}
+
+absl::StatusOr<DflashWeights> LoadDflashWeights(const std::string& drafter_folder,
+                                                const std::string& target_folder,
+                                                const nn::EngineOptions& options,
+                                                nn::PackingPlan& plan) {
   ASSIGN_OR_RETURN(const DraftPair pair, ReadDraftPair(drafter_folder, target_folder));
   const hub::ModelConfig& config = pair.drafter;
   ASSIGN_OR_RETURN(const auto checkpoint, hub::Checkpoint::Open(drafter_folder));
   ASSIGN_OR_RETURN(const auto target, hub::Checkpoint::Open(target_folder));
-  nn::PackingPlan plan;
-  const nn::WeightLoader loader(checkpoint, options.dtype, plan);
-  ASSIGN_OR_RETURN(auto decoder, nn::Decoder::Load(loader, config, options));
-  const nn::WeightLoader target_loader(target, options.dtype, plan);
-  ASSIGN_OR_RETURN(auto vocabulary, nn::Vocabulary::Load(target_loader, pair.target));
+  const nn::WeightLoader loader(*options.device, checkpoint, options.dtype, plan);
+  const nn::WeightLoader target_loader(*options.device, target, options.dtype, plan);
+  DflashWeights weights;
+  ASSIGN_OR_RETURN(weights.decoder,
+                   nn::Decoder::Load(loader, config, options, CapacityFor(config, options)));
+  ASSIGN_OR_RETURN(weights.vocabulary, nn::LoadVocabulary(target_loader, pair.target));
   // Features are not normalized, so their magnitudes vary too much for int8.
-  const nn::WeightLoader unrounded(checkpoint, nn::StoredType(options.dtype), plan);
   const int features = static_cast<int>(config.dflash.target_layer_ids.size()) * config.dims.hidden;
-  ASSIGN_OR_RETURN(nn::Matrix fuse,
-                   unrounded.Stacked({"fc.weight"}, {config.dims.hidden}, features));
-  ASSIGN_OR_RETURN(nn::Buffer norm, loader.Vector("hidden_norm.weight", config.dims.hidden));
+  ASSIGN_OR_RETURN(weights.fuse,
+                   loader.StackedAs(nn::StoredType(options.dtype),
+                                    {nn::AllRows("fc.weight", config.dims.hidden)}, features));
+  weights.context_norm.epsilon = static_cast<float>(config.blocks.norm_epsilon);
+  weights.context_norm.width = config.dims.hidden;
+  ASSIGN_OR_RETURN(weights.context_norm.weight,
+                   loader.Vector("hidden_norm.weight", config.dims.hidden));
   RETURN_IF_ERROR(hub::CheckAllRead(*checkpoint, config.names, config.tie_word_embeddings));
+  return weights;
+}
+
+absl::StatusOr<std::unique_ptr<DflashModel>> DflashModel::Load(const std::string& drafter_folder,
+                                                               const std::string& target_folder,
+                                                               const nn::EngineOptions& options) {
+  nn::PackingPlan plan;
+  ASSIGN_OR_RETURN(DflashWeights weights,
+                   LoadDflashWeights(drafter_folder, target_folder, options, plan));
   RETURN_IF_ERROR(plan.Run(drafter_folder, options));
-  return std::unique_ptr<DflashModel>(
-      new DflashModel(std::move(decoder), std::move(vocabulary), std::move(fuse), std::move(norm)));
+  auto model = std::unique_ptr<DflashModel>(new DflashModel(std::move(weights)));
+  RETURN_IF_ERROR(model->Allocate());
+  RETURN_IF_ERROR(model->Prepare());
+  return model;
+}
+
+absl::Status DflashModel::Allocate() {
+  nn::Decoder& decoder = *weights_.decoder;
+  const nn::EngineOptions& options = decoder.options();
+  nn::StepSizes sizes = {.rows = {}, .wanted = {}, .gathers = true};
+  for (const int blocks : nn::RowBuckets(options.max_sequences)) {
+    sizes.rows.push_back(blocks * block());
+    sizes.wanted.push_back(blocks * positions());
+  }
+  ASSIGN_OR_RETURN(step_, nn::Step::Create(decoder, weights_.vocabulary, std::move(sizes)));
+  ASSIGN_OR_RETURN(context_inputs_, nn::StepInputs::Create(device(), decoder.capacity()));
+  if (device().records()) context_sizes_ = nn::RowBuckets(options.max_rows);
+  reader_ = device().MakeReader(options.dtype);
+  input_type_ = device().input_type(options.dtype);
+  const size_t bytes = decoder.capacity().rows * feature_width() * BytesPerElement(input_type_);
+  ASSIGN_OR_RETURN(features_, device().AllocateMirrored(bytes, "the features of new context"));
+  return absl::OkStatus();
+}
+
+absl::Status DflashModel::Prepare() {
+  RETURN_IF_ERROR(step_->SetFeatureLayers({}, weights_.decoder->options().show_progress));
+  const nn::RowBatch empty;
+  for (const int rows : context_sizes_) {
+    context_inputs_.Send({empty}, rows);
+    RETURN_IF_ERROR(RunContext(rows));
+    RETURN_IF_ERROR(device().Finish());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DflashModel::RunContext(int rows) {
+  return device().Run({this, kContext, rows}, [&] {
+    const kernels::Rows in = context_inputs_.Rows(rows);
+    nn::Activations& x = weights_.decoder->activations();
+    x.Project(in, weights_.fuse, features_.device.data());
+    x.Normalize(in, weights_.context_norm, {});
+    weights_.decoder->StoreContext(in);
+  });
+}
+
+absl::Status DflashModel::StageFeatures(const std::vector<ContextItem>& items) {
+  size_t begin = 0;
+  bool from_ring = false;
+  for (const ContextItem& item : items) {
+    const Features& features = item.features;
+    const int64_t count = int64_t{features.rows()} * feature_width();
+    const size_t bytes = count * BytesPerElement(input_type_);
+    char* const to = features_.device.as<char>() + begin;
+    if (features.on_device()) {
+      if (reader_ == nullptr || features.type != reader_->type) {
+        return absl::AbortedError(
+            "this drafter cannot read the type of the features in device memory");
+      }
+      device().Copy(to, features.device.data(), bytes);
+      from_ring = true;
+    } else {
+      char* const converted = features_.host.as<char>() + begin;
+      kernels::ConvertElements(features.type, features.bytes.data(), count, input_type_, converted);
+      device().Copy(to, converted, bytes);
+    }
+    begin += bytes;
+  }
+  if (!from_ring) return absl::OkStatus();
+  // A copy is valid only if the ring had not overwritten the rows by the time the copy ended.
+  RETURN_IF_ERROR(device().Finish());
+  const bool intact = std::all_of(items.begin(), items.end(), [](const ContextItem& item) {
+    return !item.features.on_device() || item.features.device.intact();
+  });
+  if (intact) return absl::OkStatus();
+  return absl::AbortedError("the features in the ring were overwritten while they were read");
 }
 
 absl::Status DflashModel::AppendContext(const std::vector<ContextItem>& items) {
-  const int width = config().dims.hidden;
-  ASSIGN_OR_RETURN(const nn::RowBatch batch,
-                   LayOutContext(items, feature_width(), decoder_->cache()));
+  ASSIGN_OR_RETURN(const nn::RowBatch batch, LayOutContext(items, feature_width(), pages()));
   if (batch.rows() == 0) return absl::OkStatus();
-  float* features = features_.Reserve(batch.rows(), feature_width());  // [R, F]
-  float* fused = fused_.Reserve(batch.rows(), width);                  // [R, C]
-  float* context = context_.Reserve(batch.rows(), width);              // [R, C]
-  float* next = features;
-  for (const ContextItem& item : items) {
-    const int64_t count = int64_t{item.features.rows()} * feature_width();
-    kernels::ConvertElements(item.features.type, item.features.bytes.data(), count, DType::kF32,
-                             next);
-    next += count;
+  const int limit =
+      context_sizes_.empty() ? context_inputs_.capacity().rows : context_sizes_.back();
+  if (batch.rows() > limit) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(batch.rows(), " rows of context in one call; the limit is ", limit));
   }
-  const nn::Device& device = decoder_->device();
-  device.backend->linear({features, fuse_.packed, fused, batch.rows(), width, false}, *device.pool);
-  device.backend->rms_norm({fused, context_norm_.as<float>(), context, batch.rows(), width,
-                            static_cast<float>(config().blocks.norm_epsilon)},
-                           *device.pool);
-  decoder_->StoreContext(batch, context);
+  // Wait until the device has read the previous context.
+  if (context_pending_) {
+    RETURN_IF_ERROR(device().Finish());
+  }
+  RETURN_IF_ERROR(StageFeatures(items));
+  const int rows = nn::BucketOf(context_sizes_, batch.rows());
+  context_inputs_.Send({batch}, rows);
+  RETURN_IF_ERROR(RunContext(rows));
+  context_pending_ = true;
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Marginals>> DflashModel::RunDraft(const std::vector<BlockItem>& items,
+                                                             int candidates) {
+  const nn::RowBatch batch = LayOutBlocks(items, config().dflash);
+  // The root's row predicts nothing.
+  std::vector<int32_t> wanted;
+  wanted.reserve(batch.rows());
+  for (int row = 0; row < batch.rows(); ++row) {
+    if (row % block() != 0) wanted.push_back(row);
+  }
+  const std::vector<kernels::ChoiceRule> rules = CouplingRules(items, positions());
+  RETURN_IF_ERROR(step_->Forward({.batch = batch, .wanted = wanted, .rules = rules}));
+  RETURN_IF_ERROR(step_->Head());
+  StopWatch watch;
+  auto marginals = ranking_.Rank(*step_, positions(), candidates);
+  candidates_time_ = device().on_host() ? watch.Lap() : absl::ZeroDuration();
+  context_pending_ = false;
+  device().Rest();
+  return marginals;
 }
 
 absl::StatusOr<std::vector<Marginals>> DflashModel::Draft(const std::vector<BlockItem>& items,
                                                           int candidates) {
-  const int block = config().dflash.block_size;
-  for (const BlockItem& item : items) {
-    RETURN_IF_ERROR(decoder_->cache().Reserve(*item.table, item.cached + block));
+  const int limit = weights_.decoder->options().max_sequences;
+  if (static_cast<int>(items.size()) > limit) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(items.size(), " blocks in one draft; the limit is ", limit));
   }
-  const nn::RowBatch batch = LayOutBlocks(items, config().dflash);
-  const int blocks = static_cast<int>(items.size());
-  ForwardBlocks(batch, blocks);
-  for (const BlockItem& item : items) decoder_->cache().Shrink(*item.table, item.cached);
-  StopWatch watch;
-  std::vector<Marginals> marginals = TopMarginals(items, std::min(candidates, vocabulary_.size()));
-  candidates_time_ = watch.Lap();
-  decoder_->device().pool->Rest();
+  for (const BlockItem& item : items) {
+    RETURN_IF_ERROR(pages().Reserve(*item.table, item.cached + block()));
+  }
+  auto marginals = RunDraft(items, candidates);
+  for (const BlockItem& item : items) pages().Shrink(*item.table, item.cached);
   return marginals;
 }
 
-void DflashModel::ForwardBlocks(const nn::RowBatch& batch, int blocks) {
-  const int width = config().dims.hidden;
-  const int drafted = blocks * positions();
-  float* hidden = hidden_.Reserve(batch.rows(), width);         // [B (P + 1), C]
-  float* normed = normed_.Reserve(batch.rows(), width);         // [B (P + 1), C]
-  logits_data_ = logits_.Reserve(drafted, vocabulary_.size());  // [B, P, V]
-  vocabulary_.Embed(decoder_->device(), batch.tokens(), hidden);
-  decoder_->Forward(batch, hidden);
-  decoder_->FinalNorm(hidden, batch.rows(), normed);
-  // The root's row predicts nothing, so remove it by moving the other rows together.
-  for (int b = 0; b < blocks; ++b) {
-    std::memmove(normed + int64_t{b} * positions() * width,
-                 normed + (int64_t{b} * (positions() + 1) + 1) * width,
-                 sizeof(float) * positions() * width);
+absl::StatusOr<std::vector<float>> DflashModel::ReadLogits() {
+  std::vector<float> all;
+  for (int row = 0; row < step_->wanted_rows(); ++row) {
+    ASSIGN_OR_RETURN(const float* const logits, step_->logits().Row(row));
+    all.insert(all.end(), logits, logits + step_->logits().vocabulary());
   }
-  vocabulary_.Logits(decoder_->device(), normed, drafted, logits_data_);
-}
-
-std::vector<Marginals> DflashModel::TopMarginals(const std::vector<BlockItem>& items,
-                                                 int candidates) const {
-  const auto blocks = static_cast<int>(items.size());
-  const std::vector<kernels::ChoiceRule> coupling = CouplingRules(items, positions());
-  std::vector<TokenId> tokens(size_t(blocks) * positions() * candidates);
-  std::vector<float> log_probs(tokens.size());
-  decoder_->device().backend->top_k({logits_data_, coupling.data(), tokens.data(), log_probs.data(),
-                                     blocks * positions(), vocabulary_.size(), candidates},
-                                    *decoder_->device().pool);
-  return MarginalsOf({tokens.data(), log_probs.data(), positions(), candidates}, blocks);
-}
-
-nn::ForwardCost DflashModel::Cost() const {
-  nn::ForwardCost cost = decoder_->Cost();
-  cost.Add(vocabulary_.head());
-  cost.Add(fuse_.packed);
-  return cost;
-}
-
-absl::StatusOr<std::unique_ptr<DraftModel>> LoadCpuDflash(const std::string& drafter_folder,
-                                                          const std::string& target_folder,
-                                                          const nn::EngineOptions& options) {
-  return DflashModel::Load(drafter_folder, target_folder, options);
+  return all;
 }
 
 }  // namespace bastion::drafter

@@ -15,48 +15,78 @@
 
 #include "absl/status/statusor.h"
 #include "drafter_service/draft/draft_model.h"
-#include "engine/model/decoder.h"
+#include "drafter_service/draft/ranking.h"
+#include "engine/model/step.h"
 
 namespace bastion::drafter {
 
+// The weights of a DFlash drafter and those that it borrows from its target.
+struct DflashWeights {
+  std::unique_ptr<nn::Decoder> decoder;
+  nn::Vocabulary vocabulary;
+  nn::Matrix fuse;  // [C, F]
+  nn::Norm context_norm;
+
+  // The bytes read and the multiply-adds for the forward of one block, including its logits and new
+  // context.
+  [[nodiscard]] nn::ForwardCost Cost() const;
+};
+
+// Adds the matrices to `plan`; they are empty until it has run. Returns the errors of ReadDraftPair
+// and of the checkpoint's files.
+[[nodiscard]] absl::StatusOr<DflashWeights> LoadDflashWeights(const std::string& drafter_folder,
+                                                              const std::string& target_folder,
+                                                              const nn::EngineOptions& options,
+                                                              nn::PackingPlan& plan);
+
 class DflashModel final : public DraftModel {
  public:
-  // Returns the errors of ReadDraftPair and of the checkpoint's files.
+  // Returns the errors of LoadDflashWeights; RESOURCE_EXHAUSTED if the device has too little
+  // memory.
   static absl::StatusOr<std::unique_ptr<DflashModel>> Load(const std::string& drafter_folder,
                                                            const std::string& target_folder,
                                                            const nn::EngineOptions& options);
 
-  void WakeUp() override { decoder_->device().pool->Wake(); }
+  void WakeUp() override { device().Wake(); }
   absl::Status AppendContext(const std::vector<ContextItem>& items) override;
   absl::StatusOr<std::vector<Marginals>> Draft(const std::vector<BlockItem>& items,
                                                int candidates) override;
   absl::Duration candidates_time() const override { return candidates_time_; }
-  nn::PagePool& pages() override { return decoder_->cache(); }
-  nn::ForwardCost Cost() const override;
-  const hub::ModelConfig& config() const override { return decoder_->config(); }
-  // Logits [B, P, V] of the last Draft, for parity tests.
-  [[nodiscard]] const float* logits() const { return logits_data_; }
+  nn::PagePool& pages() override { return weights_.decoder->cache(); }
+  nn::ForwardCost Cost() const override { return weights_.Cost(); }
+  const hub::ModelConfig& config() const override { return weights_.decoder->config(); }
+  const DeviceReader* device_reader() const override { return reader_.get(); }
+  // Logits [B, P, V] of the last Draft in host memory, for parity tests.
+  [[nodiscard]] absl::StatusOr<std::vector<float>> ReadLogits();
 
  private:
-  DflashModel(std::unique_ptr<nn::Decoder> decoder, nn::Vocabulary vocabulary, nn::Matrix fuse,
-              nn::Buffer context_norm);
+  explicit DflashModel(DflashWeights weights) : weights_(std::move(weights)) {}
 
-  void ForwardBlocks(const nn::RowBatch& batch, int blocks);
-  [[nodiscard]] std::vector<Marginals> TopMarginals(const std::vector<BlockItem>& items,
-                                                    int candidates) const;
+  [[nodiscard]] absl::Status Allocate();
+  // Runs every size once, on a device that records.
+  [[nodiscard]] absl::Status Prepare();
+  // Copies the features of all items to the device, one item after the other.
+  [[nodiscard]] absl::Status StageFeatures(const std::vector<ContextItem>& items);
+  // Runs or records the operations that store context rows.
+  [[nodiscard]] absl::Status RunContext(int rows);
+  [[nodiscard]] absl::StatusOr<std::vector<Marginals>> RunDraft(const std::vector<BlockItem>& items,
+                                                                int candidates);
+  [[nodiscard]] nn::Device& device() const { return weights_.decoder->device(); }
+  [[nodiscard]] int block() const { return config().dflash.block_size; }
 
-  std::unique_ptr<nn::Decoder> decoder_;
-  nn::Vocabulary vocabulary_;
-  nn::Matrix fuse_;          // [C, F]
-  nn::Buffer context_norm_;  // [C]
-  nn::Scratch features_, fused_, context_, hidden_, normed_, logits_;
-  float* logits_data_ = nullptr;
+  DflashWeights weights_;
+  std::unique_ptr<nn::Step> step_;  // Over blocks.
+  Ranking ranking_;
+  std::unique_ptr<DeviceReader> reader_;
+  // Separate inputs, so that a draft can be sent while the context before it is still being
+  // computed.
+  nn::StepInputs context_inputs_;
+  std::vector<int> context_sizes_;  // Row counts on a device that records.
+  DType input_type_ = DType::kF32;
+  nn::Device::Mirrored features_;  // [R, F] of input_type_
+  bool context_pending_ = false;   // Context was sent after the device was last waited for.
   absl::Duration candidates_time_;
 };
-
-[[nodiscard]] absl::StatusOr<std::unique_ptr<DraftModel>> LoadCpuDflash(
-    const std::string& drafter_folder, const std::string& target_folder,
-    const nn::EngineOptions& options);
 
 }  // namespace bastion::drafter
 

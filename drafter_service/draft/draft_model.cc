@@ -98,20 +98,4 @@ std::vector<kernels::ChoiceRule> CouplingRules(const std::vector<BlockItem>& ite
   return rules;
 }
 
-std::vector<Marginals> MarginalsOf(const Candidates& candidates, int blocks) {
-  std::vector<Marginals> all(blocks);
-  const int64_t share = int64_t{candidates.positions} * candidates.count;
-  const int64_t skipped = int64_t{candidates.skipped} * candidates.count;
-  for (int b = 0; b < blocks; ++b) {
-    const int64_t begin = b * (skipped + share) + skipped;
-    const TokenId* const tokens = candidates.tokens + begin;
-    const float* const log_probs = candidates.log_probs + begin;
-    all[b].positions = candidates.positions;
-    all[b].candidates = candidates.count;
-    all[b].tokens.assign(tokens, tokens + share);
-    all[b].log_probs.assign(log_probs, log_probs + share);
-  }
-  return all;
-}
-
 }  // namespace bastion::drafter

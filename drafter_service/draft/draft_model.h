@@ -1,4 +1,4 @@
-// The interface between the engine and a block drafter: DflashModel or CudaDflash.
+// The interface between the engine and a block drafter: DflashModel.
 //
 // Not thread-safe: one call at a time. Shape legend: common/base/ids.h.
 #ifndef BASTION_DRAFTER_SERVICE_DRAFT_DRAFT_MODEL_H_
@@ -16,7 +16,7 @@
 #include "common/stages/features.h"
 #include "common/stages/marginals.h"
 #include "common/stages/sampling_params.h"
-#include "engine/model/device.h"
+#include "engine/model/forward_cost.h"
 #include "engine/model/page_pool.h"
 #include "engine/model/row_batch.h"
 #include "kernels/ops/ops.h"
@@ -78,11 +78,6 @@ class DraftModel {
   }
 };
 
-// Loads an engine's model: LoadCpuDflash, or LoadCudaDflash in a build with CUDA.
-using DraftModelLoader = absl::StatusOr<std::unique_ptr<DraftModel>> (*)(
-    const std::string& drafter_folder, const std::string& target_folder,
-    const nn::EngineOptions& options);
-
 // True if the folder has a DFlash drafter, false if it has a causal language model. Returns the
 // errors of hub::ReadModelConfig.
 [[nodiscard]] absl::StatusOr<bool> IsBlockDrafter(const std::string& folder);
@@ -112,17 +107,6 @@ struct DraftPair {
 // token i + 1 places after its root. The rules of a block without coupling have temperature 0.
 [[nodiscard]] std::vector<kernels::ChoiceRule> CouplingRules(const std::vector<BlockItem>& items,
                                                              int positions);
-
-// Tokens and log-probabilities [B, skipped + P, K]. The first `skipped` rows of a block are
-// ignored.
-struct Candidates {
-  const TokenId* tokens = nullptr;
-  const float* log_probs = nullptr;
-  int positions = 0;  // P
-  int count = 0;      // K
-  int skipped = 0;
-};
-[[nodiscard]] std::vector<Marginals> MarginalsOf(const Candidates& candidates, int blocks);
 
 }  // namespace bastion::drafter
 

@@ -61,6 +61,10 @@ class AutoregressiveEngine final : public DrafterEngine {
   [[nodiscard]] absl::Status ExtendContext(DraftSequence& sequence, int count);
   // Adds the sequence's new context and tree rows to `batch`.
   [[nodiscard]] absl::Status AddRows(Expanding& one, nn::RowBatch& batch);
+  // Runs the forward of `round`, stores its marginals and begins an empty round.
+  [[nodiscard]] absl::Status Run(Round& round);
+  // Runs `round` and computes context, if the rows of `one` would be too many for the forward.
+  [[nodiscard]] absl::Status MakeRoom(Expanding& one, Round& round);
   // Adds a frontier to `round`. `draft` gets its marginals later, or its error now.
   void AddFrontier(const Frontier& frontier, DraftSequence& sequence, Draft& draft, Round& round);
   void Forget(DraftSequence& sequence, int context);
@@ -155,7 +159,7 @@ absl::Status AutoregressiveEngine::ExtendContext(DraftSequence& sequence, int co
   nn::RowBatch chunk;
   chunk.AddRun({&sequence.table, sequence.context},
                {sequence.tokens.begin() + sequence.context, sequence.tokens.begin() + end});
-  model_->Forward(chunk);
+  RETURN_IF_ERROR(model_->Forward(chunk));
   trace_.context_tokens += count;
   sequence.context = end;
   return absl::OkStatus();
@@ -191,13 +195,39 @@ void AutoregressiveEngine::Warn(const absl::Status& error, DraftSequence& sequen
   if (!std::exchange(sequence.warned, true)) LOG(WARNING) << "no draft: " << error;
 }
 
+absl::Status AutoregressiveEngine::MakeRoom(Expanding& one, Round& round) {
+  DraftSequence& sequence = *one.sequence;
+  const int tree_rows = sequence.tree.rows() - sequence.tree.cached();
+  const auto paths = static_cast<int>(one.tree_rows.size());
+  if (sequence.tree.rows() > AutoregressiveModel::kTreeRows ||
+      std::max(tree_rows, paths) > model_->max_rows()) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the tree has ", sequence.tree.rows(), " rows, and the frontier has ",
+                     tree_rows, " new ones and ", paths, " paths; the limits are ",
+                     AutoregressiveModel::kTreeRows, " and ", model_->max_rows()));
+  }
+  const auto needed = [&] {
+    return round.batch.rows() + tree_rows + one.frontier->committed - sequence.context;
+  };
+  if (std::max(needed(), static_cast<int>(round.rows.size()) + paths) > model_->max_rows()) {
+    RETURN_IF_ERROR(Run(round));
+  }
+  while (needed() > model_->max_rows()) {
+    RETURN_IF_ERROR(ExtendContext(
+        sequence, std::min(one.frontier->committed - sequence.context, model_->max_rows())));
+  }
+  return absl::OkStatus();
+}
+
 void AutoregressiveEngine::AddFrontier(const Frontier& frontier, DraftSequence& sequence,
                                        Draft& draft, Round& round) {
   draft.marginals.resize(frontier.paths.size());
   Expanding one = {&frontier, &sequence, {}};
   const absl::StatusOr<bool> prepared = Prepare(one);
   if (prepared.ok() && !*prepared) return;
-  const absl::Status ready = prepared.ok() ? AddRows(one, round.batch) : prepared.status();
+  absl::Status ready = prepared.status();
+  if (ready.ok()) ready = MakeRoom(one, round);
+  if (ready.ok()) ready = AddRows(one, round.batch);
   if (absl::IsAborted(ready)) {
     // After this error, the orchestrator sends all tokens.
     Warn(ready, sequence);
@@ -224,6 +254,24 @@ void AutoregressiveEngine::AddFrontier(const Frontier& frontier, DraftSequence& 
   round.expanding.push_back(std::move(one));
 }
 
+absl::Status AutoregressiveEngine::Run(Round& round) {
+  if (round.expanding.empty()) return absl::OkStatus();
+  StopWatch watch;
+  ASSIGN_OR_RETURN(std::vector<Marginals> marginals,
+                   model_->Predict(round.batch, round.rows, round.rules, round.candidates));
+  const absl::Duration elapsed = watch.Lap();
+  trace_.candidates += model_->candidates_time();
+  trace_.forward += elapsed - model_->candidates_time();
+  for (size_t m = 0; m < marginals.size(); ++m) *round.wanted[m] = std::move(marginals[m]);
+  for (const Expanding& one : round.expanding) {
+    one.sequence->tree.MarkCached();
+    one.sequence->context = one.frontier->committed;
+    sequences_.KeepPrefix(*one.sequence);
+  }
+  round = {};
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<Draft>> AutoregressiveEngine::Expand(
     absl::Span<const Frontier> frontiers) {
   trace_ = {};
@@ -239,18 +287,8 @@ absl::StatusOr<std::vector<Draft>> AutoregressiveEngine::Expand(
     drafts[i].status = sequence.status();
     if (sequence.ok()) AddFrontier(frontiers[i], **sequence, drafts[i], round);
   }
-  trace_.context = watch.Lap();
-  if (round.expanding.empty()) return drafts;
-  model_->Forward(round.batch);
-  std::vector<Marginals> marginals = model_->Predict(round.rows, round.rules, round.candidates);
-  trace_.candidates = model_->candidates_time();
-  trace_.forward = watch.Lap() - trace_.candidates;
-  for (size_t m = 0; m < marginals.size(); ++m) *round.wanted[m] = std::move(marginals[m]);
-  for (const Expanding& one : round.expanding) {
-    one.sequence->tree.MarkCached();
-    one.sequence->context = one.frontier->committed;
-    sequences_.KeepPrefix(*one.sequence);
-  }
+  RETURN_IF_ERROR(Run(round));
+  trace_.context = watch.Lap() - trace_.forward - trace_.candidates;
   return drafts;
 }
 

@@ -241,11 +241,11 @@ absl::StatusOr<std::vector<Draft>> BlockEngine::MakeDrafts(absl::Span<const Fron
 
 absl::StatusOr<std::unique_ptr<DrafterEngine>> MakeBlockEngine(const DrafterOptions& options,
                                                                FeatureSource* features) {
-  const DraftModelLoader load = options.load_model == nullptr ? LoadCpuDflash : options.load_model;
   nn::EngineOptions engine = options.engine;
   engine.max_sequences = options.max_sequences;
   engine.max_rows = kContextChunk;
-  ASSIGN_OR_RETURN(auto model, load(options.drafter_folder, options.target_folder, engine));
+  ASSIGN_OR_RETURN(auto model,
+                   DflashModel::Load(options.drafter_folder, options.target_folder, engine));
   return std::make_unique<BlockEngine>(options, features, std::move(model));
 }
 

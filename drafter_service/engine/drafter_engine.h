@@ -15,7 +15,8 @@
 #include "common/stages/features.h"
 #include "common/stages/stage_data.h"
 #include "drafter_service/draft/draft_model.h"
-#include "engine/model/device.h"
+#include "engine/model/engine_options.h"
+#include "engine/model/forward_cost.h"
 
 namespace bastion::drafter {
 
@@ -30,7 +31,6 @@ struct DrafterOptions {
   bool defer_catch_up = false;
   // How long an Expand may wait for features, all sequences together. Also the limit for a piece.
   absl::Duration feature_timeout = absl::Milliseconds(200);
-  DraftModelLoader load_model = nullptr;  // For a block drafter. Null: LoadCpuDflash.
 };
 
 // The last part of a folder's path, with or without a slash at its end.

@@ -13,10 +13,9 @@
 #include "common/telemetry/flags.h"
 #include "common/telemetry/transport_metrics.h"
 #include "common/wire/private_folder.h"
-#include "drafter_service/draft/draft_model_loader.h"
 #include "drafter_service/features/remote_features.h"
 #include "drafter_service/serve/drafter_service.h"
-#include "engine/model/local_device.h"
+#include "engine/program/local_device.h"
 
 ABSL_FLAG(
     std::string, drafter, "",
@@ -65,20 +64,12 @@ constexpr absl::Duration kStopLimit = absl::Seconds(5);
 
 // `local` must outlive the engine.
 absl::StatusOr<drafter::DrafterOptions> ReadOptions(const nn::LocalDevice& local) {
-  RETURN_IF_ERROR(Annotate(CheckDataFile(absl::GetFlag(FLAGS_gemm_table)), "--gemm_table"));
   drafter::DrafterOptions options;
   options.drafter_folder = absl::GetFlag(FLAGS_drafter);
   options.target_folder = absl::GetFlag(FLAGS_target);
   options.engine.device = local.device;
-  options.engine.gpu = absl::GetFlag(FLAGS_gpu);
-  options.engine.gemm_table = absl::GetFlag(FLAGS_gemm_table);
-  ASSIGN_OR_RETURN(const auto wanted,
-                   nn::ParseDeviceKind(absl::GetFlag(FLAGS_device), absl::GetFlag(FLAGS_backend)));
-  ASSIGN_OR_RETURN(const auto kind, drafter::ChooseDraftDevice(wanted, options.drafter_folder));
-  ASSIGN_OR_RETURN(const auto loader, drafter::ChooseDraftModelLoader(kind, options.engine.gpu));
-  options.load_model = loader.load;
   ASSIGN_OR_RETURN(options.engine.dtype,
-                   nn::ParseDraftDType(absl::GetFlag(FLAGS_dtype), loader.on_gpu));
+                   nn::ParseDraftDType(absl::GetFlag(FLAGS_dtype), !local.device->on_host()));
   options.engine.show_progress = true;
   options.engine.kv_tokens = absl::GetFlag(FLAGS_kv_tokens);
   options.max_sequences = absl::GetFlag(FLAGS_max_sequences);
@@ -88,8 +79,13 @@ absl::StatusOr<drafter::DrafterOptions> ReadOptions(const nn::LocalDevice& local
 }
 
 absl::Status Run(wire::StopSignals& signals) {
+  RETURN_IF_ERROR(Annotate(CheckDataFile(absl::GetFlag(FLAGS_gemm_table)), "--gemm_table"));
   ASSIGN_OR_RETURN(const nn::LocalDevice local,
-                   nn::OpenLocalDevice(absl::GetFlag(FLAGS_threads), absl::GetFlag(FLAGS_backend)));
+                   nn::OpenLocalDevice({.device = absl::GetFlag(FLAGS_device),
+                                        .backend = absl::GetFlag(FLAGS_backend),
+                                        .threads = absl::GetFlag(FLAGS_threads),
+                                        .gpu = absl::GetFlag(FLAGS_gpu),
+                                        .gemm_table = absl::GetFlag(FLAGS_gemm_table)}));
   ASSIGN_OR_RETURN(const drafter::DrafterOptions options, ReadOptions(local));
   ASSIGN_OR_RETURN(const auto security, wire::SecurityFromFlags());
   ASSIGN_OR_RETURN(const auto carrier, wire::ParseCarrierChoice(absl::GetFlag(FLAGS_carrier)));

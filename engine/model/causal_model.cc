@@ -1,6 +1,5 @@
 #include "engine/model/causal_model.h"
 
-#include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/hub/checkpoint.h"
 
@@ -8,18 +7,19 @@ namespace bastion::nn {
 
 ForwardCost CausalModel::Cost() const {
   ForwardCost cost = decoder->Cost();
-  cost.Add(vocabulary.head());
+  cost.Add(vocabulary.head);
   return cost;
 }
 
 absl::StatusOr<CausalModel> LoadCausalModel(const std::string& folder, const EngineOptions& options,
-                                            PackingPlan& plan) {
+                                            PackingPlan& plan, int tree_rows) {
   ASSIGN_OR_RETURN(const hub::ModelConfig config, hub::ReadTargetConfig(folder));
   ASSIGN_OR_RETURN(const auto checkpoint, hub::Checkpoint::Open(folder));
-  const WeightLoader loader(checkpoint, options.dtype, plan);
+  const WeightLoader loader(*options.device, checkpoint, options.dtype, plan);
   CausalModel model;
-  ASSIGN_OR_RETURN(model.decoder, Decoder::Load(loader, config, options));
-  ASSIGN_OR_RETURN(model.vocabulary, Vocabulary::Load(loader, config));
+  ASSIGN_OR_RETURN(model.decoder,
+                   Decoder::Load(loader, config, options, CapacityOf(config, options, tree_rows)));
+  ASSIGN_OR_RETURN(model.vocabulary, LoadVocabulary(loader, config));
   RETURN_IF_ERROR(hub::CheckAllRead(*checkpoint, config.names, config.tie_word_embeddings));
   return model;
 }

@@ -20,13 +20,13 @@ struct CausalModel {
   [[nodiscard]] ForwardCost Cost() const;
 };
 
-// Loads the model in `folder`, a Hugging Face folder of any family in common/hub/model_family.cc.
-// Adds the matrices to `plan`; they are empty until it has run. Errors name the folder and, where
-// it applies, the file and the field or tensor: those of hub::ReadModelConfig, hub::Checkpoint and
-// hub::CheckAllRead, and INVALID_ARGUMENT if the folder contains a DFlash drafter.
+// Loads the model in `folder`, a Hugging Face folder of any family in common/hub/model_family.cc or
+// a GGUF file. Trees may have `tree_rows` rows. Adds the matrices to `plan`; they are empty until
+// it has run. Errors name the folder and, where it applies, the file and the field or tensor: those
+// of hub::ReadTargetConfig, hub::Checkpoint, hub::CheckAllRead and Decoder::Load.
 [[nodiscard]] absl::StatusOr<CausalModel> LoadCausalModel(const std::string& folder,
                                                           const EngineOptions& options,
-                                                          PackingPlan& plan);
+                                                          PackingPlan& plan, int tree_rows = 0);
 
 }  // namespace bastion::nn
 

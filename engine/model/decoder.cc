@@ -1,6 +1,7 @@
 #include "engine/model/decoder.h"
 
-#include "absl/strings/str_cat.h"
+#include <algorithm>
+
 #include "common/base/engine_progress.h"
 #include "common/base/status.h"
 #include "engine/model/rotary.h"
@@ -8,71 +9,102 @@
 namespace bastion::nn {
 namespace {
 
-absl::Status CheckHeadDim(const hub::ModelConfig& config) {
-  if (config.dims.head_dim % kernels::kWidest == 0 && config.dims.head_dim <= 512) {
-    return absl::OkStatus();
-  }
-  return absl::UnimplementedError(
-      absl::StrCat("head_dim is ", config.dims.head_dim,
-                   "; this engine supports only multiples of 16 up to 512"));
-}
+constexpr int kMaskWord = 64;  // Rows per word of ancestor bits.
+
+int RoundUp(int rows) { return (rows + kMaskWord - 1) / kMaskWord * kMaskWord; }
 
 }  // namespace
 
-Decoder::Decoder(const hub::ModelConfig& config, const EngineOptions& options)
-    : config_(config),
-      options_(options),
-      rope_(Buffer::Allocate(sizeof(float) * config.max_positions * config.blocks.rope.dims)),
-      cache_({config.dims.layers, config.dims.kv_heads, config.dims.head_dim,
-              StoredType(options.dtype)},
-             PagesFor(options.kv_tokens)) {
-  FillRotaryTable(config, *options.device.pool, rope_.as<float>());
+StepCapacity CapacityOf(const hub::ModelConfig& config, const EngineOptions& options,
+                        int tree_rows) {
+  const int rows = RoundUp(options.max_rows);
+  const int tree = std::max(rows, RoundUp(tree_rows));
+  // The rejected nodes of a tree may be past the context. With a window, a text has no limit.
+  const int tokens = options.streaming.on() ? options.kv_tokens : config.max_positions + tree;
+  return {rows, options.max_sequences, PagesFor(options.kv_tokens), tokens, tree};
 }
 
 absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Load(const WeightLoader& loader,
                                                        const hub::ModelConfig& config,
-                                                       const EngineOptions& options) {
-  RETURN_IF_ERROR(Annotate(CheckHeadDim(config), loader.folder()));
-  RETURN_IF_ERROR(Annotate(CheckStreaming(config, options.streaming), loader.folder()));
-  auto decoder = std::unique_ptr<Decoder>(new Decoder(config, options));
+                                                       const EngineOptions& options,
+                                                       const StepCapacity& capacity) {
+  RETURN_IF_ERROR(Annotate(options.device->Supports(config, options), loader.folder()));
+  auto decoder = std::unique_ptr<Decoder>(new Decoder(config, options, capacity));
   for (int layer = 0; layer < config.dims.layers; ++layer) {
     ASSIGN_OR_RETURN(BlockWeights weights, LoadBlock(loader, config, layer));
     const int window = config.sliding_windows[layer];
-    const BlockShape shape = {.dims = config.dims,
-                              .form = config.blocks,
+    const BlockShape shape = {.form = config.blocks,
+                              .layer = layer,
                               .experts = config.expert_layers[layer],
                               .window = window,
-                              .causal = window > 0 && config.dflash.causal_windows,
-                              .rotary = config.blocks.rope.layers[layer],
-                              .streaming = options.streaming};
+                              .causal = window > 0 && config.dflash.causal_windows};
     decoder->blocks_.emplace_back(shape, std::move(weights));
   }
-  ASSIGN_OR_RETURN(decoder->final_norm_, LoadNorm(loader, config.names.final_norm, config));
+  ASSIGN_OR_RETURN(decoder->final_norm_, loader.LoadNorm(config.names.final_norm, config));
+  RETURN_IF_ERROR(decoder->Allocate());
+  RETURN_IF_ERROR(decoder->FillRotary());
   return decoder;
 }
 
-void Decoder::Forward(const RowBatch& batch, float* x, const LayerTap& tap) {
-  int touched = 0, layers = 0;
-  for (int layer = 0; layer < config_.dims.layers; ++layer) {
-    touched +=
-        blocks_[layer].Forward({options_.device, batch, cache_.layer(layer), rope_, scratch_}, x);
-    layers += config_.expert_layers[layer] ? 1 : 0;
-    if (tap) tap(layer, x);
-    CountProgress();
-  }
-  touched_experts_ = layers == 0 ? 0 : static_cast<double>(touched) / layers;
+absl::Status Decoder::Allocate() {
+  const ModelDims& dims = config_.dims;
+  ASSIGN_OR_RETURN(
+      cache_, KvCache::Create(
+                  device(), {dims.layers, dims.kv_heads, dims.head_dim, StoredType(options_.dtype)},
+                  capacity_.pages));
+  ASSIGN_OR_RETURN(activations_, device().CreateActivations(config_, options_, capacity_));
+  return absl::OkStatus();
 }
 
-void Decoder::StoreContext(const RowBatch& batch, const float* context) {
+absl::Status Decoder::FillRotary() {
+  const int dims = config_.blocks.rope.dims;
+  const size_t bytes = sizeof(float) * config_.max_positions * dims;
+  constexpr char kWhat[] = "the rotary table";
+  ASSIGN_OR_RETURN(const Device::Mirrored table, device().AllocateMirrored(bytes, kWhat));
+  FillRotaryTable(config_, *device().host().pool, table.host.as<float>());
+  device().Copy(table.device.data(), table.host.data(), bytes);
+  rotary_ = table.device;
+  std::vector<float> identity(dims, 0);
+  std::fill_n(identity.begin(), dims / 2, 1.0f);
+  ASSIGN_OR_RETURN(no_rotation_, device().Allocate(dims * sizeof(float), kWhat));
+  ASSIGN_OR_RETURN(no_positions_, device().Allocate(capacity_.rows * sizeof(Position), kWhat));
+  device().Copy(no_rotation_.data(), identity.data(), dims * sizeof(float));
+  return device().Finish();
+}
+
+Tap Decoder::TapOf(int layer, const FeatureTaps& taps) const {
+  const int width = config_.dims.hidden;
+  for (size_t part = 0; part < taps.layers.size(); ++part) {
+    if (taps.layers[part] != layer) continue;
+    return {static_cast<char*>(taps.features) + part * width * BytesPerElement(taps.type),
+            static_cast<int>(taps.layers.size()) * width, taps.type};
+  }
+  return {};
+}
+
+template <typename Pass>
+void Decoder::ForEachBlock(const kernels::Rows& rows, const FeatureTaps& taps, Pass pass) {
+  kernels::Rows still = rows;
+  still.positions = no_positions_.as<Position>();
   for (int layer = 0; layer < config_.dims.layers; ++layer) {
-    blocks_[layer].StoreContext({options_.device, batch, cache_.layer(layer), rope_, scratch_},
-                                context);
+    const bool rotates = config_.blocks.rope.layers[layer];
+    // A norm also stores the output of the block before it.
+    pass(blocks_[layer], BlockPass{*activations_, rows, rotates ? rows : still,
+                                   (rotates ? rotary_ : no_rotation_).as<float>(),
+                                   cache_->layer(layer), TapOf(layer - 1, taps)});
     CountProgress();
   }
 }
 
-void Decoder::FinalNorm(const float* x, int rows, float* y) const {
-  RunNorm(options_.device, NormOf(config_), final_norm_, {x, rows, y});
+void Decoder::Forward(const kernels::Rows& rows, const FeatureTaps& taps) {
+  ForEachBlock(rows, taps,
+               [](const DecoderBlock& block, const BlockPass& pass) { block.Forward(pass); });
+  activations_->Normalize(rows, final_norm_, TapOf(config_.dims.layers - 1, taps));
+}
+
+void Decoder::StoreContext(const kernels::Rows& rows) {
+  ForEachBlock(rows, {},
+               [](const DecoderBlock& block, const BlockPass& pass) { block.StoreContext(pass); });
 }
 
 ForwardCost Decoder::Cost() const {
@@ -82,28 +114,6 @@ ForwardCost Decoder::Cost() const {
   cost.kv_bytes_per_token = int64_t{2} * dims.layers * dims.kv_heads * dims.head_dim *
                             static_cast<int64_t>(BytesPerElement(StoredType(options_.dtype)));
   return cost;
-}
-
-absl::StatusOr<Vocabulary> Vocabulary::Load(const WeightLoader& loader,
-                                            const hub::ModelConfig& config) {
-  const std::string table = config.names.embedding + ".weight";
-  const int size = config.dims.vocabulary, width = config.dims.hidden;
-  Vocabulary vocabulary;
-  vocabulary.dtype_ = StoredType(loader.dtype());
-  ASSIGN_OR_RETURN(vocabulary.table_, loader.Table(table, size, width));
-  const std::string head = config.tie_word_embeddings ? table : config.names.head + ".weight";
-  ASSIGN_OR_RETURN(vocabulary.head_, loader.Stacked({head}, {size}, width));
-  return vocabulary;
-}
-
-void Vocabulary::Embed(const Device& device, const std::vector<TokenId>& tokens, float* x) const {
-  device.backend->embed(
-      {tokens.data(), table_.data(), dtype_, x, static_cast<int>(tokens.size()), width()},
-      *device.pool);
-}
-
-void Vocabulary::Logits(const Device& device, const float* x, int rows, float* logits) const {
-  device.backend->linear({x, head_.packed, logits, rows, size(), false}, *device.pool);
 }
 
 }  // namespace bastion::nn

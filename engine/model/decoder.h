@@ -1,12 +1,11 @@
-// Decoder: a stack of decoder blocks with its rotary table and KV cache. Vocabulary: the embedding
-// and the LM head, which a target owns and a block-diffusion drafter borrows from the target.
+// Decoder: a stack of decoder blocks with its rotary table, KV cache and activations.
 //
 // Not thread-safe: one forward at a time.
 #ifndef BASTION_ENGINE_MODEL_DECODER_H_
 #define BASTION_ENGINE_MODEL_DECODER_H_
 
-#include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -16,71 +15,68 @@
 
 namespace bastion::nn {
 
+// The layers whose outputs are features, and the memory that receives them.
+struct FeatureTaps {
+  std::vector<int> layers;
+  void* features = nullptr;  // [R, F] of `type`, F = layers.size() * C
+  DType type = DType::kF32;
+};
+
+// The capacity of a step of a model with `options`. A batch may hold trees of `tree_rows` rows.
+[[nodiscard]] StepCapacity CapacityOf(const hub::ModelConfig& config, const EngineOptions& options,
+                                      int tree_rows = 0);
+
 class Decoder {
  public:
-  // Loads the blocks and the final norm, by the names in config.names. The matrices are empty until
-  // the loader's PackingPlan has run.
+  // Loads the blocks and the final norm, by the names in config.names, and allocates memory for
+  // steps of at most `capacity`. The matrices are empty until the loader's PackingPlan has run.
+  // RESOURCE_EXHAUSTED if the device has too little memory; the errors of Device::Supports.
   static absl::StatusOr<std::unique_ptr<Decoder>> Load(const WeightLoader& loader,
                                                        const hub::ModelConfig& config,
-                                                       const EngineOptions& options);
+                                                       const EngineOptions& options,
+                                                       const StepCapacity& capacity);
 
-  // Called after each block with its index and the hidden rows x [R, C].
-  using LayerTap = std::function<void(int layer, const float* x)>;
-
-  // Runs hidden rows x [R, C] through all blocks, in place. Writes their keys and values to the
-  // cache.
-  void Forward(const RowBatch& batch, float* x, const LayerTap& tap = nullptr);
-  // Writes keys and values of context rows to the cache of every layer; no query is computed for
+  // Runs the residual stream through all blocks and norms it for Head(). Writes keys and values to
+  // the cache.
+  void Forward(const kernels::Rows& rows, const FeatureTaps& taps);
+  // Writes keys and values of the normed rows to the cache of every layer; no query is computed for
   // them (DecoderBlock::StoreContext).
-  void StoreContext(const RowBatch& batch, const float* context);
-  // The experts that the rows of the last Forward chose, distinct ones of a layer, as a mean over
-  // the layers with experts. 0 if the model has none.
-  [[nodiscard]] double touched_experts() const { return touched_experts_; }
-  // y [R, C] = final_norm(x [R, C]).
-  void FinalNorm(const float* x, int rows, float* y) const;
+  void StoreContext(const kernels::Rows& rows);
 
   // The cost of all blocks, excluding the embedding and the LM head.
   [[nodiscard]] ForwardCost Cost() const;
 
-  [[nodiscard]] KvCache& cache() { return cache_; }
+  [[nodiscard]] Activations& activations() { return *activations_; }
+  [[nodiscard]] KvCache& cache() { return *cache_; }
   [[nodiscard]] const hub::ModelConfig& config() const { return config_; }
-  [[nodiscard]] const Device& device() const { return options_.device; }
-  // Number of positions in the rotary table. The positions of all rows must be below it.
-  [[nodiscard]] int max_positions() const { return config_.max_positions; }
+  [[nodiscard]] const EngineOptions& options() const { return options_; }
+  [[nodiscard]] Device& device() const { return *options_.device; }
+  [[nodiscard]] const StepCapacity& capacity() const { return capacity_; }
 
  private:
-  Decoder(const hub::ModelConfig& config, const EngineOptions& options);
+  Decoder(const hub::ModelConfig& config, const EngineOptions& options,
+          const StepCapacity& capacity)
+      : config_(config), options_(options), capacity_(capacity) {}
+
+  [[nodiscard]] absl::Status Allocate();
+  [[nodiscard]] absl::Status FillRotary();
+  // Calls pass(block, its arguments) for each block.
+  template <typename Pass>
+  void ForEachBlock(const kernels::Rows& rows, const FeatureTaps& taps, Pass pass);
+  // Where the output of `layer` goes. Nowhere if the layer has no tap.
+  [[nodiscard]] Tap TapOf(int layer, const FeatureTaps& taps) const;
 
   hub::ModelConfig config_;
   EngineOptions options_;
+  StepCapacity capacity_;
   std::vector<DecoderBlock> blocks_;  // L
-  NormWeights final_norm_;
-  Buffer rope_;  // [positions, rotated elements of a head]: cosines, then sines
-  KvCache cache_;
-  BlockScratch scratch_;
-  double touched_experts_ = 0;
-};
-
-// Embedding table and LM head. They are one tensor if the checkpoint ties them.
-class Vocabulary {
- public:
-  // The matrices are empty until the loader's PackingPlan has run.
-  static absl::StatusOr<Vocabulary> Load(const WeightLoader& loader,
-                                         const hub::ModelConfig& config);
-
-  // Writes the embeddings of `tokens` to x [R, C]. REQUIRES: every token is in [0, size).
-  void Embed(const Device& device, const std::vector<TokenId>& tokens, float* x) const;
-  // Computes logits [R, V] from x [R, C], the output of FinalNorm.
-  void Logits(const Device& device, const float* x, int rows, float* logits) const;
-
-  [[nodiscard]] const kernels::PackedMatrix& head() const { return head_.packed; }
-  [[nodiscard]] int size() const { return head_.packed.rows; }      // V
-  [[nodiscard]] int width() const { return head_.packed.columns; }  // C
-
- private:
-  DType dtype_ = DType::kF32;
-  Buffer table_;  // [V, C]
-  Matrix head_;   // [V, C], packed
+  Norm final_norm_;
+  Buffer rotary_;  // [positions, rotated elements of a head]: cosines, then sines
+  // For layers without rotary embedding: every row rotates like position 0 of a table without
+  // scaling, so not at all.
+  Buffer no_positions_, no_rotation_;  // [R] zeros; [rotated elements]: ones, then zeros
+  std::unique_ptr<KvCache> cache_;
+  std::unique_ptr<Activations> activations_;
 };
 
 }  // namespace bastion::nn

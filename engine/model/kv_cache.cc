@@ -1,21 +1,29 @@
 #include "engine/model/kv_cache.h"
 
+#include "common/base/status.h"
+#include "engine/model/device.h"
+
 namespace bastion::nn {
 
-using kernels::kPageTokens;
-
-KvCache::KvCache(const KvShape& shape, int pages) : PagePool(pages), shape_(shape) {
-  const size_t bytes =
-      BytesPerElement(shape.dtype) * pages * kPageTokens * shape.kv_heads * shape.head_dim;
-  for (int layer = 0; layer < shape.layers; ++layer) {
-    keys_.push_back(Buffer::Pages(bytes, Paging::kSmall));
-    values_.push_back(Buffer::Pages(bytes, Paging::kSmall));
+absl::StatusOr<std::unique_ptr<KvCache>> KvCache::Create(Device& device, const KvShape& shape,
+                                                         int pages) {
+  auto cache = std::unique_ptr<KvCache>(new KvCache(shape, pages));
+  const kernels::KvLayer page = {shape.dtype, shape.kv_heads, shape.head_dim};
+  const size_t bytes = page.page_elements() * (pages + 1) * BytesPerElement(shape.dtype);
+  for (int side = 0; side < 2 * shape.layers; ++side) {
+    ASSIGN_OR_RETURN(Buffer memory, device.Allocate(bytes, "the KV cache; lower --kv_tokens"));
+    cache->memory_.push_back(std::move(memory));
   }
-}
-
-kernels::KvLayer KvCache::layer(int index) const {
-  return {shape_.dtype, shape_.kv_heads, shape_.head_dim, keys_[index].data(),
-          values_[index].data()};
+  for (int layer = 0; layer < shape.layers; ++layer) {
+    cache->layers_.push_back({shape.dtype, shape.kv_heads, shape.head_dim,
+                              cache->memory_[2 * layer].data(),
+                              cache->memory_[2 * layer + 1].data()});
+  }
+  const size_t table = cache->layers_.size() * sizeof(kernels::KvLayer);
+  ASSIGN_OR_RETURN(cache->table_, device.Allocate(table, "the table of KV layers"));
+  device.Copy(cache->table_.data(), cache->layers_.data(), table);
+  RETURN_IF_ERROR(device.Finish());
+  return cache;
 }
 
 }  // namespace bastion::nn

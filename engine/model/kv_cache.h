@@ -1,17 +1,21 @@
-// Paged KV cache in host memory: one pool of pages for all sequences and layers.
+// Paged KV cache: one pool of pages for all sequences and layers.
 //
 // A page number refers to kPageTokens tokens in every layer, so one page table per sequence is
 // enough for all layers. Layout of a page: kernels/ops/types.h. Thread-compatible.
 #ifndef BASTION_ENGINE_MODEL_KV_CACHE_H_
 #define BASTION_ENGINE_MODEL_KV_CACHE_H_
 
+#include <memory>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "engine/model/buffer.h"
 #include "engine/model/page_pool.h"
 #include "kernels/ops/types.h"
 
 namespace bastion::nn {
+
+class Device;
 
 struct KvShape {
   int layers = 0;    // L
@@ -20,17 +24,27 @@ struct KvShape {
   DType dtype = DType::kF32;
 };
 
-// A page pool and the host memory of its pages.
+// A page pool and the memory of its pages. There is one page more than the pool assigns, for the
+// padding rows of a step.
 class KvCache : public PagePool {
  public:
-  KvCache(const KvShape& shape, int pages);
+  // RESOURCE_EXHAUSTED if the device has too little memory.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<KvCache>> Create(Device& device,
+                                                                       const KvShape& shape,
+                                                                       int pages);
 
-  [[nodiscard]] kernels::KvLayer layer(int index) const;
+  [[nodiscard]] const KvShape& shape() const { return shape_; }
+  [[nodiscard]] const kernels::KvLayer& layer(int index) const { return layers_[index]; }
+  // [L] A copy of the layers' descriptions in the memory of the device.
+  [[nodiscard]] const kernels::KvLayer* table() const { return table_.as<kernels::KvLayer>(); }
 
  private:
+  KvCache(const KvShape& shape, int pages) : PagePool(pages), shape_(shape) {}
+
   KvShape shape_;
-  std::vector<Buffer> keys_;    // L x [pages, G, D, 16]
-  std::vector<Buffer> values_;  // L x [pages, G, 16, D]
+  std::vector<Buffer> memory_;            // 2 L
+  std::vector<kernels::KvLayer> layers_;  // L
+  Buffer table_;
 };
 
 }  // namespace bastion::nn

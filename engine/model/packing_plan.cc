@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/machine_memory.h"
 #include "common/base/progress.h"
 #include "common/base/status.h"
 #include "common/hub/mapped_file.h"
+#include "engine/model/device.h"
 
 namespace bastion::nn {
 namespace {
@@ -26,19 +26,20 @@ absl::Status CheckFits(const std::string& folder, int64_t bytes, int64_t availab
       available >> 20, " MB of memory are available; use a smaller --dtype or a smaller model"));
 }
 
-void PackingPlan::Add(std::vector<kernels::SourceMatrix> parts, const kernels::PackedMatrix& to,
+void PackingPlan::Add(std::vector<kernels::SourceMatrix> parts, const Matrix& to, int index,
                       std::shared_ptr<const void> owner) {
-  jobs_.push_back({std::move(parts), to, std::move(owner)});
+  jobs_.push_back({std::move(parts), to, index, std::move(owner)});
 }
 
 int64_t PackingPlan::packed_bytes() const {
   int64_t bytes = 0;
-  for (const Job& job : jobs_) bytes += static_cast<int64_t>(job.to.bytes());
+  for (const Job& job : jobs_) bytes += static_cast<int64_t>(job.to.bytes);
   return bytes;
 }
 
 absl::Status PackingPlan::Run(const std::string& folder, const EngineOptions& options) const {
-  RETURN_IF_ERROR(CheckFits(folder, packed_bytes(), AvailableMemory(), options.dtype));
+  Device& device = *options.device;
+  RETURN_IF_ERROR(CheckFits(folder, packed_bytes(), device.available_bytes(), options.dtype));
   std::optional<ProgressBar> bar;
   if (options.show_progress) {
     bar.emplace(absl::StrCat("loading ", NameOf(folder), " as ", packed_bytes() >> 20, " MB of ",
@@ -61,7 +62,7 @@ absl::Status PackingPlan::Run(const std::string& folder, const EngineOptions& op
     // Prefetch the next job, so that the disk reads while the threads pack.
     if (i == 0) prefetch(jobs_[i]);
     if (i + 1 < jobs_.size()) prefetch(jobs_[i + 1]);
-    kernels::PackMatrix(jobs_[i].parts, jobs_[i].to, *options.device.pool);
+    RETURN_IF_ERROR(device.Pack(jobs_[i].parts, jobs_[i].to, jobs_[i].index));
     done += source_bytes(jobs_[i]);
     if (bar.has_value()) bar->Show(done >> 20, total >> 20);
   }

@@ -10,7 +10,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "engine/model/device.h"
+#include "engine/model/engine_options.h"
+#include "engine/model/matrix.h"
 #include "kernels/ops/pack.h"
 
 namespace bastion::nn {
@@ -22,15 +23,15 @@ namespace bastion::nn {
 
 class PackingPlan {
  public:
-  // Adds a job: pack `parts` into `to` (kernels::PackMatrix). `owner` keeps the file that holds
-  // `parts` mapped. The plan shares it.
-  void Add(std::vector<kernels::SourceMatrix> parts, const kernels::PackedMatrix& to,
+  // Adds a job: pack `parts` into matrix `index` of `to` (Device::Pack). `owner` keeps the file
+  // that holds `parts` mapped. The plan shares it.
+  void Add(std::vector<kernels::SourceMatrix> parts, const Matrix& to, int index,
            std::shared_ptr<const void> owner);
 
-  // Runs all jobs on the threads of `options.device`. The progress bar, if `options` enables it,
-  // shows the name of `folder` and the memory that the matrices take. RESOURCE_EXHAUSTED if the
-  // packed matrices do not fit into the memory that is available, so that the system does not end
-  // the process while it loads.
+  // Runs all jobs on options.device. The progress bar, if `options` enables it, shows the name of
+  // `folder` and the memory that the matrices take. RESOURCE_EXHAUSTED if the packed matrices do
+  // not fit into the memory that is available, so that the system does not end the process while
+  // it loads.
   [[nodiscard]] absl::Status Run(const std::string& folder, const EngineOptions& options) const;
 
   // The bytes of all packed matrices.
@@ -39,7 +40,8 @@ class PackingPlan {
  private:
   struct Job {
     std::vector<kernels::SourceMatrix> parts;
-    kernels::PackedMatrix to;
+    Matrix to;
+    int index = 0;
     std::shared_ptr<const void> owner;
   };
   std::vector<Job> jobs_;

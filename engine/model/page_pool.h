@@ -1,5 +1,5 @@
 // PagePool: assigns the pages of a KV cache to sequences. It handles page numbers only; the owner
-// of the pool allocates the memory, on the host or on a GPU.
+// of the pool allocates the memory, on the host or on a device.
 //
 // Several tables may share a page. Its content must not change then. A page whose content is kept
 // (prefix_cache.h) holds it after the last table has returned the page, until the page is needed:

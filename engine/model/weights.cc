@@ -1,95 +1,112 @@
 #include "engine/model/weights.h"
 
 #include "common/base/status.h"
-#include "engine/model/device.h"
 
 namespace bastion::nn {
 namespace {
 
-// Returns a copy of the `count` elements of `view`, converted to `dtype`.
-Buffer Converted(const hub::TensorView& view, int64_t count, DType dtype) {
-  const Buffer copy = Buffer::Allocate(count * BytesPerElement(dtype));
-  kernels::ConvertElements(SourceOf(view), 0, count, dtype, copy.data());
-  return copy;
+// The elements of `view`, whose rows the caller counts.
+kernels::SourceMatrix SourceOf(const hub::TensorView& view) {
+  return {view.dtype, view.data, 0, view.blocks};
 }
 
 }  // namespace
 
-absl::StatusOr<Matrix> WeightLoader::Stacked(const std::vector<std::string>& names,
-                                             const std::vector<int>& rows, int columns) const {
-  std::vector<TensorRows> parts;
-  parts.reserve(names.size());
-  for (size_t i = 0; i < names.size(); ++i) parts.push_back(AllRows(names[i], rows[i]));
-  return Stacked(parts, columns);
-}
-
-absl::StatusOr<Matrix> WeightLoader::Stacked(const std::vector<TensorRows>& parts,
-                                             int columns) const {
-  return StackedAs(dtype_, parts, columns);
-}
-
-absl::StatusOr<Matrix> WeightLoader::StackedPrecise(const std::vector<TensorRows>& parts,
-                                                    int columns) const {
-  return StackedAs(StoredType(dtype_), parts, columns);
-}
-
-absl::StatusOr<std::vector<Matrix>> WeightLoader::EachStacked(
-    const std::vector<std::vector<TensorRows>>& all, int columns) const {
-  std::vector<Matrix> matrices;
-  for (const std::vector<TensorRows>& parts : all) {
-    ASSIGN_OR_RETURN(Matrix matrix, Stacked(parts, columns));
-    matrices.push_back(std::move(matrix));
-  }
-  return matrices;
-}
-
-absl::StatusOr<Matrix> WeightLoader::StackedAs(DType dtype, const std::vector<TensorRows>& parts,
-                                               int columns) const {
-  std::vector<kernels::SourceMatrix> sources;
-  int rows = 0;
-  for (const TensorRows& part : parts) {
-    ASSIGN_OR_RETURN(const hub::TensorView view,
-                     checkpoint_->Tensor(part.name, part.Shape(columns)));
-    kernels::SourceMatrix source = SourceOf(view);
-    source.rows = part.rows;
-    source.data = static_cast<const char*>(view.data) + source.row_bytes(columns) * part.first;
-    sources.push_back(source);
-    rows += part.rows;
-  }
+absl::StatusOr<Matrix> WeightLoader::EachStacked(const std::vector<std::vector<TensorRows>>& all,
+                                                 int columns, DType format) const {
+  std::vector<std::vector<kernels::SourceMatrix>> sources(all.size());
   Matrix matrix;
-  matrix.packed = {dtype, rows, columns, nullptr};
-  matrix.storage = Buffer::Pages(matrix.packed.bytes(), Paging::kHuge);
-  matrix.packed.data = matrix.storage.data();
-  plan_.Add(std::move(sources), matrix.packed, checkpoint_);
+  matrix.format = format;
+  matrix.columns = columns;
+  matrix.count = static_cast<int>(all.size());
+  for (size_t i = 0; i < all.size(); ++i) {
+    matrix.rows = 0;
+    for (const TensorRows& part : all[i]) {
+      ASSIGN_OR_RETURN(const hub::TensorView view,
+                       checkpoint_->Tensor(part.name, part.Shape(columns)));
+      kernels::SourceMatrix source = SourceOf(view);
+      source.rows = part.rows;
+      source.data = static_cast<const char*>(view.data) + source.row_bytes(columns) * part.first;
+      sources[i].push_back(source);
+      matrix.rows += part.rows;
+    }
+  }
+  matrix.bytes = device_.MatrixBytes(format, matrix.rows, columns);
+  ASSIGN_OR_RETURN(matrix.storage,
+                   device_.Allocate(matrix.bytes * matrix.count, all.front().front().name.c_str(),
+                                    Paging::kHuge));
+  for (size_t i = 0; i < all.size(); ++i) {
+    plan_.Add(std::move(sources[i]), matrix, static_cast<int>(i), checkpoint_);
+  }
+  return matrix;
+}
+
+absl::StatusOr<Matrix> WeightLoader::WithBias(std::vector<TensorRows> parts, int columns,
+                                              bool bias) const {
+  std::vector<TensorRows> biases = parts;
+  for (TensorRows& part : parts) part.name += ".weight";
+  ASSIGN_OR_RETURN(Matrix matrix, Stacked(parts, columns));
+  if (bias) {
+    for (TensorRows& part : biases) part.name += ".bias";
+    ASSIGN_OR_RETURN(matrix.bias, StackedVector(biases));
+  }
   return matrix;
 }
 
 absl::StatusOr<Buffer> WeightLoader::Table(const std::string& name, int rows, int columns) const {
   ASSIGN_OR_RETURN(const hub::TensorView view, checkpoint_->Tensor(name, {rows, columns}));
-  return Converted(view, int64_t{rows} * columns, StoredType(dtype_));
-}
-
-absl::StatusOr<Buffer> WeightLoader::Vector(const std::string& name, int size) const {
-  ASSIGN_OR_RETURN(const hub::TensorView view, checkpoint_->Tensor(name, {size}));
-  return Converted(view, size, DType::kF32);
+  const int64_t elements = int64_t{rows} * columns;
+  const DType type = StoredType(dtype_);
+  ASSIGN_OR_RETURN(Buffer table, device_.Allocate(elements * BytesPerElement(type), name.c_str()));
+  RETURN_IF_ERROR(device_.Convert(SourceOf(view), {0, elements}, type, table.data()));
+  return table;
 }
 
 absl::StatusOr<Buffer> WeightLoader::StackedVector(const std::vector<TensorRows>& parts) const {
   size_t size = 0;
   for (const TensorRows& part : parts) size += part.rows;
-  Buffer stacked = Buffer::Allocate(size * sizeof(float));
+  ASSIGN_OR_RETURN(Buffer stacked,
+                   device_.Allocate(size * sizeof(float), parts.front().name.c_str()));
   float* to = stacked.as<float>();
   for (const TensorRows& part : parts) {
     ASSIGN_OR_RETURN(const hub::TensorView view, checkpoint_->Tensor(part.name, {part.total}));
-    kernels::ConvertElements(SourceOf(view), part.first, part.rows, DType::kF32, to);
+    RETURN_IF_ERROR(device_.Convert(SourceOf(view), {part.first, part.rows}, DType::kF32, to));
     to += part.rows;
   }
   return stacked;
 }
 
-absl::StatusOr<BlockWeights> LoadBlock(const WeightLoader& loader, const hub::ModelConfig& config,
-                                       int layer) {
-  return LoadBlockTensors<BlockWeights>(loader, config, layer);
+absl::StatusOr<Norm> WeightLoader::LoadNorm(const std::string& name,
+                                            const hub::ModelConfig& config) const {
+  Norm norm;
+  norm.kind = config.blocks.norm;
+  norm.epsilon = static_cast<float>(config.blocks.norm_epsilon);
+  norm.width = config.dims.hidden;
+  ASSIGN_OR_RETURN(norm.weight, Vector(name + ".weight", norm.width));
+  if (norm.kind == hub::NormKind::kLayer) {
+    ASSIGN_OR_RETURN(norm.bias, Vector(name + ".bias", norm.width));
+  }
+  return norm;
+}
+
+absl::StatusOr<Vocabulary> LoadVocabulary(const WeightLoader& loader,
+                                          const hub::ModelConfig& config) {
+  const std::string table = config.names.embedding + ".weight";
+  const int size = config.dims.vocabulary, width = config.dims.hidden;
+  Vocabulary vocabulary;
+  vocabulary.type = StoredType(loader.dtype());
+  ASSIGN_OR_RETURN(vocabulary.table, loader.Table(table, size, width));
+  if (config.tie_word_embeddings && loader.device().IsTable(loader.dtype())) {
+    vocabulary.head.format = loader.dtype();
+    vocabulary.head.rows = size;
+    vocabulary.head.columns = width;
+    vocabulary.head.bytes = loader.device().MatrixBytes(loader.dtype(), size, width);
+    vocabulary.head.storage = vocabulary.table;
+    return vocabulary;
+  }
+  const std::string head = config.tie_word_embeddings ? table : config.names.head + ".weight";
+  ASSIGN_OR_RETURN(vocabulary.head, loader.Stacked({AllRows(head, size)}, width));
+  return vocabulary;
 }
 
 }  // namespace bastion::nn

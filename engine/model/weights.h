@@ -1,7 +1,7 @@
-// Weights in host memory: matrices packed for linear(), norms as floats.
+// Loads the weights of one checkpoint into the memory of a device.
 //
-// The loader copies matrices and norms out of the checkpoint. An embedding table that has the
-// engine's type is not copied: the Buffer refers to the mapped file and keeps it mapped.
+// The loader copies everything out of the checkpoint, so a file that is overwritten later changes
+// nothing.
 #ifndef BASTION_ENGINE_MODEL_WEIGHTS_H_
 #define BASTION_ENGINE_MODEL_WEIGHTS_H_
 
@@ -13,89 +13,113 @@
 #include "absl/status/statusor.h"
 #include "common/hub/checkpoint.h"
 #include "common/hub/model_config.h"
-#include "engine/model/buffer.h"
-#include "engine/model/checkpoint_tensors.h"
+#include "engine/model/device.h"
+#include "engine/model/matrix.h"
 #include "engine/model/packing_plan.h"
-#include "kernels/ops/types.h"
 
 namespace bastion::nn {
 
-// A packed matrix and its memory.
-struct Matrix {
-  kernels::PackedMatrix packed;
-  Buffer storage;
-  Buffer bias;  // [N], or no memory
+// Rows [first, first + rows) of a tensor, which has `total` rows.
+struct TensorRows {
+  std::string name;
+  int first = 0;
+  int rows = 0;
+  int total = 0;
+  int stacked = 0;  // Not 0: the tensor has the shape [stacked, total / stacked, columns].
 
-  // A view of the first `rows` rows.
-  [[nodiscard]] kernels::PackedMatrix FirstRows(int rows) const {
-    return {packed.dtype, rows, packed.columns, packed.data};
+  [[nodiscard]] std::vector<int64_t> Shape(int columns) const {
+    if (stacked == 0) return {total, columns};
+    return {stacked, total / stacked, columns};
   }
 };
 
-// The weights of a norm.
-struct NormWeights {
-  Buffer weight;  // [C]
-  Buffer bias;    // [C]; layer norms only.
-};
+// All rows of a tensor.
+[[nodiscard]] inline TensorRows AllRows(const std::string& name, int rows) {
+  return {name, 0, rows, rows};
+}
 
-// Reads tensors of one checkpoint and converts them to the engine's dtype and layout. It adds the
-// matrices to `plan`, which must outlive the loader; they are empty until the plan has run.
+// Reads tensors of one checkpoint. It adds the matrices to `plan`, which must outlive the loader;
+// they are empty until the plan has run.
 class WeightLoader {
  public:
-  using Norm = NormWeights;
-  using Matrix = nn::Matrix;
-  using Matrices = std::vector<nn::Matrix>;
+  // The matrices get the format `dtype`.
+  WeightLoader(Device& device, std::shared_ptr<const hub::Checkpoint> checkpoint, DType dtype,
+               PackingPlan& plan)
+      : device_(device), checkpoint_(std::move(checkpoint)), dtype_(dtype), plan_(plan) {}
 
-  WeightLoader(std::shared_ptr<const hub::Checkpoint> checkpoint, DType dtype, PackingPlan& plan)
-      : checkpoint_(std::move(checkpoint)), dtype_(dtype), plan_(plan) {}
-
-  // The named matrices [rows_i, columns], stacked vertically and packed as one matrix.
-  [[nodiscard]] absl::StatusOr<Matrix> Stacked(const std::vector<std::string>& names,
-                                               const std::vector<int>& rows, int columns) const;
-  // The same for ranges of rows.
+  // The named rows [rows_i, columns], stacked vertically and packed as one matrix.
   [[nodiscard]] absl::StatusOr<Matrix> Stacked(const std::vector<TensorRows>& parts,
-                                               int columns) const;
-  // Like Stacked, but never rounded to int8: for a small matrix whose rounding could change
-  // decisions.
-  [[nodiscard]] absl::StatusOr<Matrix> StackedPrecise(const std::vector<TensorRows>& parts,
-                                                      int columns) const;
-  // One stacked matrix for each element of `all`.
-  [[nodiscard]] absl::StatusOr<Matrices> EachStacked(
-      const std::vector<std::vector<TensorRows>>& all, int columns) const;
-  // A read-only row-major table [rows, columns] (an embedding).
+                                               int columns) const {
+    return EachStacked({parts}, columns, dtype_);
+  }
+  // The same in another format: for a small matrix whose rounding could change decisions.
+  [[nodiscard]] absl::StatusOr<Matrix> StackedAs(DType format, const std::vector<TensorRows>& parts,
+                                                 int columns) const {
+    return EachStacked({parts}, columns, format);
+  }
+  // One stacked matrix for each element of `all`. They have equal shapes.
+  [[nodiscard]] absl::StatusOr<Matrix> EachStacked(const std::vector<std::vector<TensorRows>>& all,
+                                                   int columns) const {
+    return EachStacked(all, columns, dtype_);
+  }
+  // The named rows and, if `bias` is true, their biases. The names have no suffix.
+  [[nodiscard]] absl::StatusOr<Matrix> WithBias(std::vector<TensorRows> parts, int columns,
+                                                bool bias) const;
+  // A row-major table [rows, columns] of StoredType(dtype()): an embedding.
   [[nodiscard]] absl::StatusOr<Buffer> Table(const std::string& name, int rows, int columns) const;
   // A vector of floats [size].
-  [[nodiscard]] absl::StatusOr<Buffer> Vector(const std::string& name, int size) const;
+  [[nodiscard]] absl::StatusOr<Buffer> Vector(const std::string& name, int size) const {
+    return StackedVector({AllRows(name, size)});
+  }
   // The named elements of vectors, one part after the other, as floats.
   [[nodiscard]] absl::StatusOr<Buffer> StackedVector(const std::vector<TensorRows>& parts) const;
+  // The norm over C elements whose tensors are called name + ".weight" and name + ".bias".
+  [[nodiscard]] absl::StatusOr<Norm> LoadNorm(const std::string& name,
+                                              const hub::ModelConfig& config) const;
 
   [[nodiscard]] bool Has(const std::string& name) const { return checkpoint_->Has(name); }
   [[nodiscard]] DType dtype() const { return dtype_; }
   [[nodiscard]] const std::string& folder() const { return checkpoint_->folder(); }
+  [[nodiscard]] Device& device() const { return device_; }
 
  private:
-  [[nodiscard]] absl::StatusOr<Matrix> StackedAs(DType dtype, const std::vector<TensorRows>& parts,
-                                                 int columns) const;
+  [[nodiscard]] absl::StatusOr<Matrix> EachStacked(const std::vector<std::vector<TensorRows>>& all,
+                                                   int columns, DType format) const;
 
+  Device& device_;
   std::shared_ptr<const hub::Checkpoint> checkpoint_;
   DType dtype_;
   PackingPlan& plan_;
 };
 
-// One decoder block, with an MLP or with experts.
+// One decoder block, with an MLP or with experts; the members of the other are empty.
 struct BlockWeights {
-  NormWeights attention_norm, mlp_norm;
-  Buffer query_norm, key_norm;  // [D], or no memory
-  Matrix kvq;                   // [(2G + H) D, C]: keys, values, queries
-  Matrix output;                // [C, H D]
-  Matrix gate_up;               // [2 I, C]: gate, up; or [I, C] for an MLP without a gate
-  Matrix down;                  // [C, I]
-  Matrix router;                // [E, C]
-  std::vector<Matrix> expert_gate_up, expert_down;  // E x [2 I, C]; E x [C, I], I of an expert
+  Norm attention_norm, mlp_norm;
+  Buffer query_norm, key_norm;         // [D], or no memory
+  Matrix qkv;                          // [(2G + H) D, C]: keys, values, queries
+  Matrix output;                       // [C, H D]
+  Matrix gate_up;                      // [2 I, C]: gate, up; or [I, C] for an MLP without a gate
+  Matrix down;                         // [C, I]
+  Matrix router;                       // [E, C]
+  Matrix expert_gate_up, expert_down;  // E x [2 I, C]; E x [C, I], I of an expert
 };
 
+// Loads block `layer`, by the names in config.names (common/hub/tensor_names.h).
 [[nodiscard]] absl::StatusOr<BlockWeights> LoadBlock(const WeightLoader& loader,
                                                      const hub::ModelConfig& config, int layer);
+
+// Embedding table and LM head, which a target owns and a block-diffusion drafter borrows from it.
+struct Vocabulary {
+  Buffer table;  // [V, C] of `type`, row-major
+  DType type = DType::kF32;
+  Matrix
+      head;  // [V, C]; the same memory as the table if the checkpoint ties them and the device can
+
+  [[nodiscard]] int size() const { return head.rows; }
+};
+
+[[nodiscard]] absl::StatusOr<Vocabulary> LoadVocabulary(const WeightLoader& loader,
+                                                        const hub::ModelConfig& config);
 
 }  // namespace bastion::nn
 

@@ -19,30 +19,13 @@
 
 #include "kernels/cuda/runtime/runtime.h"
 #include "kernels/ops/ops.h"
+#include "kernels/ops/rows.h"
 #include "kernels/ops/types.h"
 
 namespace bastion::kernels::cuda {
 
-// The rows of one step. Span b has the rows [first_rows[b], first_rows[b + 1]), which follow
-// `cached[b]` earlier tokens. Row i of span b is token cached[b] + i of its sequence. Token j of
-// the sequence lies at offset j % 16 of page pages[first_pages[b] + j / 16]. The rows from used[0]
-// on are padding: token 0, position 0, and a slot that is never read.
-struct StepRows {
-  const int32_t* used = nullptr;         // [2]: rows and spans in use
-  const int32_t* tokens = nullptr;       // [R]
-  const int32_t* positions = nullptr;    // [R]
-  const int32_t* parents = nullptr;      // [R], row index within the span; -1: the span's first row
-  const int64_t* slots = nullptr;        // [R]
-  const int32_t* first_rows = nullptr;   // [B + 1]
-  const int32_t* cached = nullptr;       // [B]
-  const int32_t* first_pages = nullptr;  // [B]
-  const int32_t* masks = nullptr;        // [B], a RowMask as a number
-  const int32_t* pages = nullptr;        // The page tables of all spans, concatenated
-  const uint64_t* ancestors = nullptr;   // [R, words], bit j of row i of a span: i sees row j
-  int words = 0;                         // 64-bit words per row of `ancestors`
-  int row_capacity = 0;                  // R
-  int span_capacity = 0;                 // B
-};
+// The rows of a step. Those from used[0] on are padding.
+using StepRows = kernels::Rows;
 
 // One layer of the paged KV cache in device memory. A page holds kPageTokens tokens of all G kv
 // heads:
@@ -180,6 +163,18 @@ void ExpertProduct(const ExpertProductArgs& args, Stream& stream);
 using kernels::CombineArgs;
 void Combine(const CombineArgs& args, Stream& stream);
 
+// y[i] = x[sources[i]], rows of `width` elements of dtype. REQUIRES: a row has a multiple of 16
+// bytes.
+struct GatherRowsArgs {
+  const void* x = nullptr;           // Rows of C elements.
+  const int32_t* sources = nullptr;  // [n]
+  void* y = nullptr;                 // [n, C]
+  DType dtype = DType::kF32;
+  int rows = 0;   // n
+  int width = 0;  // C
+};
+void GatherRows(const GatherRowsArgs& args, Stream& stream);
+
 // Attention of each row over its cached prefix and the rows that it sees, in one launch. Each work
 // item is a (span, kv head, tile of rows, chunk of keys). The block that finishes the last chunk of
 // a tile merges all of them, in the order of the chunks. The division of a span depends only on its
@@ -198,8 +193,7 @@ struct AttentionArgs {
   void* scratch = nullptr;
   int multiprocessors = 1;
 };
-// REQUIRES: AttentionSupports returns true for the shape. With a window, no row has a lower
-// position than the first row of its span.
+// REQUIRES: AttentionSupports returns true for the shape.
 void Attention(const AttentionArgs& args, Stream& stream);
 // Whether Attention supports the shape: head_dim is a multiple of 8 and at most 256 (fastest: 64,
 // 128, 256), and query_heads is a multiple of kv_heads.
@@ -211,16 +205,7 @@ void Attention(const AttentionArgs& args, Stream& stream);
 [[nodiscard]] size_t AttentionScratchBytes(int row_capacity, int span_capacity, int query_heads,
                                            int kv_heads, int head_dim);
 
-// The effect of a request's bias, minimum length and penalties on one logit x. First x += bias.
-// Then x is divided by `penalty` if x > 0, else multiplied by it. Then x −= frequency + presence.
-struct LogitEdit {
-  int32_t row = 0;
-  int32_t token = 0;
-  float bias = 0;       // −inf excludes the token.
-  float penalty = 1;    // Repetition penalty.
-  float frequency = 0;  // Frequency penalty times the count.
-  float presence = 0;   // Presence penalty.
-};
+using kernels::LogitEdit;
 
 // EditLogits applies the edits in place; UndoEdits restores the logits. REQUIRES: at most one edit
 // per (row, token). The engine launches these kernels only in steps with edits, outside of graphs.
@@ -234,11 +219,7 @@ struct EditArgs {
 void EditLogits(const EditArgs& args, Stream& stream);
 void UndoEdits(const EditArgs& args, Stream& stream);
 
-// A row of logits, and the set of tokens that may be chosen from it.
-struct MaskedRow {
-  int32_t row = 0;
-  int32_t set = 0;
-};
+using kernels::MaskedRow;
 
 // Excludes from each masked row the tokens that are not in its set: their logits become −inf.
 // REQUIRES: each row occurs at most once.
@@ -289,13 +270,8 @@ struct TopKArgs {
 void TopK(const TopKArgs& args, Stream& stream);
 [[nodiscard]] size_t TopKScratchBytes(int rows, int vocabulary);
 
-// Walks the tree of each span: starts at the root and follows the child whose token was chosen for
-// the current row, until there is none (verifier_service/verify/accept.h).
-struct WalkResult {
-  int32_t path_length = 0;  // Number of accepted nodes; −1 if a choice of the span is −1.
-  int32_t next = 0;         // The choice of the last accepted node, or of the root.
-  int32_t first_kept = 0;   // Number of rows (roots and accepted nodes) that earlier spans keep.
-};
+// Walks the tree of each span (WalkResult in kernels/ops/rows.h).
+using kernels::WalkResult;
 struct WalkArgs {
   StepRows rows;
   const int32_t* choices = nullptr;  // [R]

@@ -94,6 +94,18 @@ void GeluKernel(GeluArgs args) {
   Store(static_cast<Out*>(args.y) + at, 0.5f * x * ComplementaryErf(-x * kRootHalf));
 }
 
+// Copies 16 bytes per thread and turn.
+SIMT_KERNEL(kThreads, 1)
+void GatherRowsKernel(GatherRowsArgs args) {
+  const int64_t bytes = static_cast<int64_t>(args.width) * (args.dtype == DType::kF32 ? 4 : 2);
+  const int64_t row = Block().x;
+  const char* from = static_cast<const char*>(args.x) + args.sources[row] * bytes;
+  char* to = static_cast<char*>(args.y) + row * bytes;
+  for (int64_t i = int64_t{16} * ThreadIndex(); i < bytes; i += int64_t{16} * BlockThreads()) {
+    StoreBytes16(to + i, LoadBytes16(from + i));
+  }
+}
+
 SIMT_KERNEL(kThreads, 1)
 void AddBiasKernel(AddBiasArgs args) {
   const int i = Block().x * BlockThreads() + ThreadIndex();
@@ -147,6 +159,10 @@ void Gelu(const GeluArgs& args, Stream& stream) {
   } else {
     Launch(stream, GeluKernel<uint16_t>, shape, args);
   }
+}
+
+void GatherRows(const GatherRowsArgs& args, Stream& stream) {
+  Launch(stream, GatherRowsKernel, {{args.rows}, ThreadsFor(args.width)}, args);
 }
 
 void AddBias(const AddBiasArgs& args, Stream& stream) {

@@ -35,34 +35,30 @@ MAY_INCLUDE = {
                             "kernels/cuda/simt"],
     "kernels/cuda/gemm": ["common/base", "kernels/ops", "kernels/cuda/runtime"],
 
-    "engine/model": ["common/base", "common/hub", "kernels/ops", "kernels/cpu", "kernels/torch"],
-    "engine/cuda": ["common/base", "common/hub", "engine/model", "kernels/ops", "kernels/cuda",
+    # engine/model is written over engine/model/device.h, and knows no device.
+    "engine/model": [*_DATA, "common/hub", "kernels/ops"],
+    "engine/host": ["common/base", "common/hub", "engine/model", "kernels/ops"],
+    "engine/cuda": ["common/base", "engine/model", "kernels/cuda",
                     "kernels/cuda/gemm", "kernels/cuda/runtime"],
+    "engine/program": ["common/base", "engine/model", "engine/host", "engine/cuda", "kernels/cpu", "kernels/torch"],
 
     # The two services never include each other.
-    "drafter_service/draft": [*_DATA, "engine/cuda", "common/hub", "engine/model", "kernels/ops",
-                              "kernels/cuda", "kernels/cuda/runtime"],
+    "drafter_service/draft": [*_DATA, "common/hub", "engine/model", "kernels/ops"],
     "drafter_service/engine": [*_DATA, "engine/model", "drafter_service/draft"],
     "drafter_service/features": [*_DATA, "common/shm", "common/wire", _INTERNAL],
-    "drafter_service/serve": [*_DATA, "common/host", "common/inspection", "engine/model", "common/telemetry",
+    "drafter_service/serve": [*_DATA, "common/host", "common/inspection", "engine/program", "common/telemetry",
                               "common/wire", _INTERNAL,
-                              "drafter_service/draft", "drafter_service/engine",
-                              "drafter_service/features"],
+                              "drafter_service/engine", "drafter_service/features"],
 
     "verifier_service/verify": [*_DATA, "engine/model", "kernels/ops"],
-    "verifier_service/commit": ["common/base", "engine/model"],
-    "verifier_service/features": [*_DATA, "common/shm", "common/wire", "kernels/cuda/runtime",
-                                  _INTERNAL],
-    "verifier_service/model": [*_DATA, "engine/cuda", "common/hub", "engine/model", "common/shm",
-                               "kernels/ops", "kernels/cuda",
-                               "kernels/cuda/runtime", "verifier_service/commit",
+    "verifier_service/features": [*_DATA, "common/shm", "common/wire", "engine/model", _INTERNAL],
+    "verifier_service/model": [*_DATA, "common/hub", "common/shm", "engine/model",
                                "verifier_service/features", "verifier_service/verify"],
     "verifier_service/engine": [*_DATA, "common/hub", "engine/model", "verifier_service/features",
                                 "verifier_service/model", "verifier_service/verify"],
-    "verifier_service/serve": [*_DATA, "common/host", "common/inspection", "engine/model", "common/telemetry",
+    "verifier_service/serve": [*_DATA, "common/host", "common/inspection", "engine/program", "common/telemetry",
                                "common/wire", _INTERNAL,
-                               "verifier_service/engine", "verifier_service/features",
-                               "verifier_service/model"],
+                               "verifier_service/engine", "verifier_service/features"],
 
     # The orchestrator, from the bottom up. It never includes an engine.
     "orchestrator/tree": [*_DATA],
@@ -102,16 +98,15 @@ MAY_INCLUDE = {
     "client/ctl": ["client/cpp", "client/flags", "common/base", "protos/bastion/v1"],
 
     # Tools run the engines in process.
-    "tools/inprocess": [*_DATA, "engine/model", "common/prior", "drafter_service/draft", "drafter_service/engine",
-                        "orchestrator/prior", "verifier_service/engine", "verifier_service/model"],
+    "tools/inprocess": [*_DATA, "engine/program", "common/prior", "drafter_service/engine",
+                        "orchestrator/prior", "verifier_service/engine"],
     "tools/bench": [*_DATA, "client/cpp", "client/flags", "common/hub", "kernels/ops", "orchestrator/belief",
                     "orchestrator/cost", "orchestrator/cycle", "orchestrator/policy", "orchestrator/prior",
                     "orchestrator/profile", "tools/inprocess"],
     "tools/exactness": [*_DATA, "client/cpp", "client/flags", "common/hub", "orchestrator/policy",
                         "orchestrator/profile", "orchestrator/tree", "tools/bench", "tools/inprocess"],
-    "tools/doctor": ["client/cpp", "client/ctl", "common/base", "common/hub", "engine/model", "common/prior",
-                     "drafter_service/draft", "kernels/ops", "orchestrator/intake", "protos/bastion/v1",
-                     "verifier_service/model"],
+    "tools/doctor": ["client/cpp", "client/ctl", "common/base", "common/hub", "engine/model", "engine/program",
+                     "common/prior", "drafter_service/draft", "kernels/ops", "orchestrator/intake", "protos/bastion/v1"],
     "tools/train": ["common/base", "common/hub", "common/prior"],
 }
 

@@ -4,29 +4,39 @@
 #include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "common/host/service_host.h"
-#include "drafter_service/draft/cuda_dflash.h"
 #include "drafter_service/features/remote_features.h"
 #include "drafter_service/serve/drafter_service.h"
+#include "engine/cuda/cuda_device.h"
 #include "kernels/cuda/runtime/runtime.h"
 #include "orchestrator/remote/remote_drafter.h"
 #include "orchestrator/remote/remote_verifier.h"
 #include "tests/conformance/in_process.h"
 #include "tests/support/temp_folder.h"
-#include "verifier_service/model/cuda_target.h"
 #include "verifier_service/serve/verifier_service.h"
 
 namespace bastion::testing {
 namespace {
 
+// A GPU for one engine.
+std::shared_ptr<nn::Device> Gpu(const nn::LocalDevice& local) {
+  auto gpu = nn::OpenCudaDevice(0, /*gemm_table=*/"", local.device->host());
+  CHECK(gpu.ok()) << gpu.status();
+  return *std::move(gpu);
+}
+
 // The GPU engines. In a build without CUDA, they run on the emulator, which is slow.
 class OnGpu final : public InProcess {
  public:
   explicit OnGpu(const std::string& folder)
-      : InProcess({.folder = folder,
-                   .threads = 1,
-                   .max_rows = 128,
-                   .load_target = verifier::LoadCudaTarget,
-                   .load_model = drafter::LoadCudaDflash}) {}
+      : InProcess({.folder = folder, .threads = 1, .max_rows = 128, .open = Gpu}) {}
+};
+
+// The same with the target as the drafter.
+class AutoregressiveOnGpu final : public InProcess {
+ public:
+  explicit AutoregressiveOnGpu(const std::string& folder)
+      : InProcess(
+            {.folder = folder, .drafter = "target", .threads = 1, .max_rows = 128, .open = Gpu}) {}
 };
 
 // The services and their clients in one process. Only the wire between them is real. With
@@ -85,7 +95,7 @@ class OverTheWire final : public StagesUnderTest {
     options.max_sequences = kMaxSequences;
     options.max_rows = kMaxRows;
     if (kOnGpu) {
-      options.load_target = verifier::LoadCudaTarget;
+      options.engine.device = Gpu(verifier_device_);
       options.engine.share_bytes = 1 << 20;
     }
     auto engine = verifier::VerifierEngine::Create(options);
@@ -103,7 +113,7 @@ class OverTheWire final : public StagesUnderTest {
     options.target_folder = folder + "/target";
     options.engine = EngineOptions(drafter_device_);
     options.max_sequences = kMaxSequences;
-    if (kOnGpu) options.load_model = drafter::LoadCudaDflash;
+    if (kOnGpu) options.engine.device = Gpu(drafter_device_);
     auto engine = drafter::DrafterEngine::Create(options, features_.get());
     CHECK(engine.ok()) << engine.status();
     drafter_engine_ = *std::move(engine);
@@ -159,6 +169,9 @@ std::vector<StagesKind> KindsUnderTest() {
       KindOn<OverTheWire<wire::CarrierChoice::kAuto>>("OverSharedMemory", "gqa2_untied_draft2")};
   if (kernels::cuda::OpenDevice(0).ok()) {
     kinds.push_back(KindOn<OnGpu>("OnGpu", "gqa2_untied_draft2"));
+    kinds.push_back(KindOn<AutoregressiveOnGpu>("AutoregressiveOnGpu", "gqa2_untied_draft2"));
+    // On a GPU, the bits of a row depend on the number of rows.
+    kinds.back().row_invariant = false;
     // Features stay in GPU memory.
     kinds.push_back(KindOn<OverTheWire<wire::CarrierChoice::kAuto, /*kOnGpu=*/true>>(
         "OverOneGpu", "gqa2_untied_draft2"));

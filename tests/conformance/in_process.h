@@ -41,8 +41,8 @@ struct InProcessOptions {
   int max_sequences = kMaxSequences;
   int kv_tokens = kKvTokens;
   int max_rows = kMaxRows;
-  verifier::TargetLoader load_target = nullptr;    // Null: on the CPU.
-  drafter::DraftModelLoader load_model = nullptr;  // Null: on the CPU.
+  // Opens a device for one engine. Null: both engines run on the CPU.
+  std::shared_ptr<nn::Device> (*open)(const nn::LocalDevice& local) = nullptr;
 };
 
 class InProcess : public StagesUnderTest {
@@ -55,9 +55,9 @@ class InProcess : public StagesUnderTest {
     verifier::VerifierOptions verifier;
     verifier.target_folder = options.folder + "/target";
     verifier.engine = {options.dtype, device_.device, options.kv_tokens};
+    if (options.open != nullptr) verifier.engine.device = options.open(device_);
     verifier.max_sequences = options.max_sequences;
     verifier.max_rows = options.max_rows;
-    verifier.load_target = options.load_target;
     auto verifier_engine = verifier::VerifierEngine::Create(verifier);
     CHECK(verifier_engine.ok()) << verifier_engine.status();
     verifier_engine_ = *std::move(verifier_engine);
@@ -65,8 +65,8 @@ class InProcess : public StagesUnderTest {
     drafter.drafter_folder = options.folder + "/" + options.drafter;
     drafter.target_folder = options.folder + "/target";
     drafter.engine = verifier.engine;
+    if (options.open != nullptr) drafter.engine.device = options.open(device_);
     drafter.max_sequences = options.max_sequences;
-    drafter.load_model = options.load_model;
     auto drafter_engine = drafter::DrafterEngine::Create(drafter, &verifier_engine_->features());
     CHECK(drafter_engine.ok()) << drafter_engine.status();
     drafter_engine_ = *std::move(drafter_engine);

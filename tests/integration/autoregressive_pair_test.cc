@@ -90,7 +90,7 @@ class AutoregressivePairTest : public ::testing::Test {
     options.target_folder = kModels + "/target";
     options.drafter_folder = kModels + "/drafter";
     options.dtype = "fp32";
-    options.threads = 2;
+    options.device.threads = 2;
     auto stages = LocalStages::Create(options);
     CHECK(stages.ok()) << stages.status();
     stages_ = stages->release();

@@ -99,7 +99,7 @@ class ConstrainedTextTest : public ::testing::TestWithParam<Language> {
     options.target_folder = kModels + "/target";
     options.drafter_folder = kModels + "/drafter";
     options.dtype = "fp32";
-    options.threads = 2;
+    options.device.threads = 2;
     options.memory.reuse_prefixes = true;
     auto stages = LocalStages::Create(options);
     CHECK(stages.ok()) << stages.status();

@@ -99,7 +99,7 @@ Pair Load(const std::string& folder) {
   options.target_folder = folder + "/target";
   options.drafter_folder = folder + "/drafter";
   options.dtype = "fp32";
-  options.threads = 2;
+  options.device.threads = 2;
   options.memory.max_rows = kMaxRows;
   Pair pair;
   auto stages = LocalStages::Create(options);

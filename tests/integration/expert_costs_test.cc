@@ -24,8 +24,7 @@ constexpr SequenceId kText = {1, 0};
 std::unique_ptr<LocalStages> Load(const std::string& target) {
   LocalOptions options;
   options.target_folder = target;
-  options.device = "cpu";
-  options.threads = 2;
+  options.device = {.threads = 2};
   options.memory.kv_tokens = 4096;
   auto stages = LocalStages::Create(options);
   EXPECT_TRUE(stages.ok()) << stages.status();

@@ -9,15 +9,14 @@
 #include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "common/host/service_host.h"
-#include "drafter_service/draft/cuda_dflash.h"
 #include "drafter_service/engine/drafter_engine.h"
 #include "drafter_service/features/remote_features.h"
-#include "engine/model/local_device.h"
+#include "engine/cuda/cuda_device.h"
+#include "engine/program/local_device.h"
 #include "kernels/cuda/runtime/runtime.h"
 #include "orchestrator/remote/remote_verifier.h"
 #include "tests/support/golden_file.h"
 #include "tests/support/temp_folder.h"
-#include "verifier_service/model/cuda_target.h"
 #include "verifier_service/serve/verifier_service.h"
 
 namespace bastion {
@@ -97,7 +96,6 @@ class OneGpu {
     options.engine.share_bytes = setting_.ring_bytes;
     options.max_sequences = 4;
     options.max_rows = 64;
-    options.load_target = verifier::LoadCudaTarget;
     auto engine = verifier::VerifierEngine::Create(options);
     CHECK(engine.ok()) << engine.status();
     verifier_engine = *std::move(engine);
@@ -144,7 +142,9 @@ class OneGpu {
     auto device = nn::OpenLocalDevice(1);
     CHECK(device.ok()) << device.status();
     local = *std::move(device);
-    return {DType::kF32, local.device, 2048};
+    auto gpu = nn::OpenCudaDevice(0, /*gemm_table=*/"", local.device->host());
+    CHECK(gpu.ok()) << gpu.status();
+    return {DType::kF32, *std::move(gpu), 2048};
   }
 
   void StartDrafter() {
@@ -154,7 +154,6 @@ class OneGpu {
     options.engine = EngineOptions(drafter_device_);
     options.max_sequences = 4;
     options.feature_timeout = absl::Seconds(5);
-    options.load_model = drafter::LoadCudaDflash;
     auto engine = drafter::DrafterEngine::Create(options, source.get());
     CHECK(engine.ok()) << engine.status();
     drafter = *std::move(engine);

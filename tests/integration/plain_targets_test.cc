@@ -17,8 +17,7 @@ class PlainTargetsTest : public ::testing::TestWithParam<std::string> {
     const std::string folder = testing::GoldenFolder(GetParam());
     LocalOptions options;
     options.target_folder = folder + "/target";
-    options.device = "cpu";
-    options.threads = 2;
+    options.device = {.threads = 2};
     options.memory.kv_tokens = 4096;
     auto stages = LocalStages::Create(options);
     ASSERT_TRUE(stages.ok()) << stages.status();

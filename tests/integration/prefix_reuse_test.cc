@@ -33,7 +33,7 @@ class PrefixReuseTest : public ::testing::Test {
     options.target_folder = kModels + "/target";
     options.drafter_folder = kModels + "/drafter";
     options.dtype = "fp32";
-    options.threads = 2;
+    options.device.threads = 2;
     options.memory.reuse_prefixes = true;
     auto stages = LocalStages::Create(options);
     ASSERT_TRUE(stages.ok()) << stages.status();

@@ -27,8 +27,7 @@ class Pair {
     options.target_folder = kModels + "/target";
     options.drafter_folder = kModels + "/drafter";
     options.dtype = dtype;
-    options.device = "cpu";
-    options.threads = 2;
+    options.device = {.threads = 2};
     options.memory.kv_tokens = 4096;
     options.memory.streaming = window;
     auto stages = LocalStages::Create(options);

@@ -1,22 +1,20 @@
-// Compares the GPU engines with the CPU engines, in fp32, on every golden case (make_goldens.py).
-// They must accept the same tokens and compute the same features up to rounding. Also compares the
-// GPU target with the goldens, in fp32 and in bf16. A build without CUDA uses the emulator.
+// Compares targets on a GPU with the same targets on the CPU, in fp32, on every golden case
+// (make_goldens.py). They must accept the same tokens and compute the same features up to rounding.
+// Also compares the GPU target with the goldens, in fp32 and in bf16. A build without CUDA uses the
+// emulator.
 #include <cmath>
 #include <cstring>
 #include <memory>
 #include <random>
 
-#include "drafter_service/draft/cuda_dflash.h"
-#include "drafter_service/draft/dflash.h"
-#include "engine/model/local_device.h"
 #include "gtest/gtest.h"
-#include "kernels/cuda/runtime/runtime.h"
-#include "tests/support/golden_file.h"
-#include "verifier_service/model/cpu_target.h"
-#include "verifier_service/model/cuda_target.h"
+#include "tests/parity/cuda_parity_fixture.h"
+#include "verifier_service/model/target_model.h"
 
 namespace bastion {
 namespace {
+
+using testing::ExpectNear;
 
 constexpr double kTolerance = 2e-4;
 constexpr int kSequences = 3;
@@ -34,40 +32,18 @@ std::vector<float> Floats(absl::Span<const char> bytes, DType type) {
   return values;
 }
 
-void ExpectNear(const std::vector<float>& actual, const std::vector<float>& expected,
-                double tolerance) {
-  ASSERT_EQ(actual.size(), expected.size());
-  for (size_t i = 0; i < actual.size(); ++i) {
-    ASSERT_NEAR(actual[i], expected[i], tolerance * (1 + std::abs(expected[i]))) << "at " << i;
-  }
-}
-
 // The CPU's or the GPU's target, and the page tables of its sequences.
 struct Side {
   std::unique_ptr<verifier::Target> target;
   nn::PageTable tables[kSequences];
 };
 
-class CudaParityTest : public ::testing::TestWithParam<std::string> {
+class CudaParityTest : public testing::CudaParityFixture {
  protected:
-  void SetUp() override {
-    const auto gpu = kernels::cuda::OpenDevice(0);
-    if (!gpu.ok()) GTEST_SKIP() << "no GPU: " << gpu.status().message();
-    folder_ = testing::GoldenFolder(GetParam());
-    golden_ = std::make_unique<testing::GoldenFile>(folder_ + "/golden.safetensors");
-    tokens_ = golden_->Integers("tokens");
-    options_ = {.dtype = DType::kF32, .device = device_.device, .kv_tokens = 1024};
-    options_.max_rows = 128, options_.max_sequences = 4;
-    if (!hub::ReadTargetConfig(folder_ + "/target")->blocks.cpu_only) return;
-    const auto refused = verifier::LoadCudaTarget(folder_ + "/target", options_).status();
-    EXPECT_TRUE(absl::IsUnimplemented(refused)) << refused;
-    GTEST_SKIP() << refused;
-  }
-
   void LoadTargets(const std::vector<int>& layers) {
-    auto cpu = verifier::LoadCpuTarget(folder_ + "/target", options_);
+    auto cpu = verifier::LoadTarget(folder_ + "/target", options_);
     ASSERT_TRUE(cpu.ok()) << cpu.status();
-    auto gpu = verifier::LoadCudaTarget(folder_ + "/target", options_);
+    auto gpu = verifier::LoadTarget(folder_ + "/target", OnGpu());
     ASSERT_TRUE(gpu.ok()) << gpu.status();
     cpu_.target = *std::move(cpu);
     gpu_.target = *std::move(gpu);
@@ -84,11 +60,6 @@ class CudaParityTest : public ::testing::TestWithParam<std::string> {
     ASSERT_TRUE(done.ok()) << done.status();
   }
 
-  std::string folder_;
-  std::unique_ptr<testing::GoldenFile> golden_;
-  std::vector<TokenId> tokens_;
-  nn::LocalDevice device_ = *nn::OpenLocalDevice(2);
-  nn::EngineOptions options_;
   Side cpu_, gpu_;
 };
 
@@ -324,54 +295,6 @@ TEST_P(CudaParityTest, BothSidesAcceptTheSameNodesInEveryCycle) {
   EXPECT_GT(accepted, 12) << "too few accepted nodes to test the walks";
 }
 
-using CudaDraftParityTest = CudaParityTest;
-
-TEST_P(CudaDraftParityTest, DraftsMatchTheCpu) {
-  const std::string drafter = folder_ + "/drafter", target = folder_ + "/target";
-  auto cpu = drafter::LoadCpuDflash(drafter, target, options_);
-  auto gpu = drafter::LoadCudaDflash(drafter, target, options_);
-  ASSERT_TRUE(cpu.ok() && gpu.ok()) << cpu.status() << gpu.status();
-  const int width = (*cpu)->feature_width();
-  nn::PageTable tables[2][2];
-  std::mt19937 random(3);
-  std::normal_distribution<float> normal;
-  Position cached[2] = {0, 0};
-  for (int round = 0; round < 4; ++round) {
-    std::vector<drafter::ContextItem> items;
-    for (int s = 0; s < 2; ++s) {
-      Features features;
-      features.width = width;
-      std::vector<float> values(size_t(3 + 5 * s + round) * width);
-      for (float& value : values) value = normal(random);
-      features.bytes.assign(reinterpret_cast<const char*>(values.data()), values.size() * 4);
-      items.push_back({nullptr, cached[s], std::move(features)});
-    }
-    std::vector<drafter::BlockItem> blocks;
-    for (int s = 0; s < 2; ++s) {
-      const Position after = cached[s] + items[s].features.rows();
-      blocks.push_back({nullptr, after, static_cast<TokenId>(random() % 100)});
-      if (s == 1) blocks.back().coupling = ChoiceParams{0.9f, 5};
-    }
-    std::vector<Marginals> drafts[2];
-    for (int side = 0; side < 2; ++side) {
-      drafter::DraftModel& model = side == 0 ? **cpu : **gpu;
-      for (int s = 0; s < 2; ++s) {
-        items[s].table = &tables[side][s];
-        blocks[s].table = &tables[side][s];
-      }
-      ASSERT_TRUE(model.AppendContext(items).ok());
-      auto draft = model.Draft(blocks, /*candidates=*/16);
-      ASSERT_TRUE(draft.ok()) << draft.status();
-      drafts[side] = *std::move(draft);
-    }
-    for (int s = 0; s < 2; ++s) {
-      cached[s] = blocks[s].cached;
-      ExpectNear(drafts[1][s].log_probs, drafts[0][s].log_probs, 1e-3);
-      EXPECT_EQ(drafts[1][s].tokens[0], drafts[0][s].tokens[0]) << "sequence " << s;
-    }
-  }
-}
-
 // The goldens are fp32. The engine rounds weights, queries and the cache to bf16.
 TEST_P(CudaParityTest, Bf16FeaturesAreCloseToFp32) {
   options_.dtype = DType::kBF16;
@@ -392,8 +315,6 @@ TEST_P(CudaParityTest, Bf16FeaturesAreCloseToFp32) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Goldens, CudaParityTest, ::testing::ValuesIn(testing::GoldenCases()),
-                         [](const auto& info) { return info.param; });
-INSTANTIATE_TEST_SUITE_P(Goldens, CudaDraftParityTest, ::testing::ValuesIn(testing::GoldenPairs()),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

@@ -13,8 +13,9 @@
 #include "common/base/check.h"
 #include "common/stages/draft_tree.h"
 #include "drafter_service/draft/dflash.h"
+#include "engine/host/host_device.h"
 #include "tests/support/golden_file.h"
-#include "verifier_service/model/forward.h"
+#include "tests/support/model_runner.h"
 
 namespace bastion::testing {
 
@@ -35,9 +36,9 @@ class ParityEngine {
         feature_layers_(GoldenFeatureLayers(name)) {
     const std::string folder = GoldenFolder(name);
     options_.dtype = DType::kF32;
-    options_.device = {&backend, &pool_};
+    options_.device = nn::MakeHostDevice(backend, pool_);
     options_.kv_tokens = 4096;
-    auto target = verifier::TargetModel::Load(folder + "/target", options_);
+    auto target = ModelRunner::Load(folder + "/target", options_, feature_layers_);
     CHECK(target.ok()) << target.status();
     target_ = *std::move(target);
     if (!std::filesystem::exists(folder + "/drafter")) return;
@@ -48,21 +49,24 @@ class ParityEngine {
 
   [[nodiscard]] const GoldenFile& golden() const { return golden_; }
   [[nodiscard]] const std::vector<TokenId>& tokens() const { return tokens_; }
-  [[nodiscard]] verifier::TargetModel& target() { return *target_; }
-  [[nodiscard]] const nn::Device& device() const { return options_.device; }
+  [[nodiscard]] ModelRunner& target() { return *target_; }
+  [[nodiscard]] nn::Device& device() const { return *options_.device; }
   [[nodiscard]] int layers() const { return target_->config().dims.layers; }
   [[nodiscard]] int vocabulary() const { return target_->config().dims.vocabulary; }
 
-  // Commits `tokens` to `table` in chunks of `chunk` rows.
-  void Prefill(const std::vector<TokenId>& tokens, size_t chunk, nn::PageTable& table) {
-    ASSERT_TRUE(target_->cache().Reserve(table, static_cast<int>(tokens.size())).ok());
+  // Commits `tokens` to `table` in chunks of `chunk` rows. Returns the logits of the last chunk.
+  std::vector<float> Prefill(const std::vector<TokenId>& tokens, size_t chunk,
+                             nn::PageTable& table) {
+    EXPECT_TRUE(target_->cache().Reserve(table, static_cast<int>(tokens.size())).ok());
+    std::vector<float> logits;
     for (size_t begin = 0; begin < tokens.size(); begin += chunk) {
       const size_t end = std::min(tokens.size(), begin + chunk);
       nn::RowBatch batch;
       batch.AddRun({&table, static_cast<Position>(begin), kernels::RowMask::kCausal},
                    {tokens.begin() + begin, tokens.begin() + end});
-      target_->Forward(batch, feature_layers_);
+      logits = target_->Run(batch);
     }
+    return logits;
   }
 
   [[nodiscard]] DraftTree tree() const {
@@ -81,9 +85,7 @@ class ParityEngine {
     for (NodeIndex i = 0; i < tree.rows(); ++i) depths.push_back(tree.depth(i));
     nn::RowBatch batch;
     batch.AddTree({&table, cached}, tree.tokens(), depths, tree.AncestorBits());
-    target_->Forward(batch, feature_layers_);
-    const float* logits = target_->Logits(tree.rows()).values;
-    return {logits, logits + size_t(tree.rows()) * vocabulary()};
+    return target_->Run(batch);
   }
 
   // For each round of `draft_context`: appends the round's feature rows to the context, drafts, and
@@ -104,7 +106,9 @@ class ParityEngine {
       const auto drafts = drafter_->Draft({{&table, context, bonus}}, 16);
       ASSERT_TRUE(drafts.ok()) << drafts.status();
       EXPECT_TRUE((*drafts)[0].Validate(vocabulary()).ok());
-      check(std::to_string(round), drafter_->logits());
+      const auto logits = drafter_->ReadLogits();
+      ASSERT_TRUE(logits.ok()) << logits.status();
+      check(std::to_string(round), logits->data());
     }
   }
 
@@ -114,7 +118,7 @@ class ParityEngine {
   std::vector<int> feature_layers_;
   kernels::ThreadPool pool_{2};
   nn::EngineOptions options_;
-  std::unique_ptr<verifier::TargetModel> target_;
+  std::unique_ptr<ModelRunner> target_;
   std::unique_ptr<drafter::DflashModel> drafter_;
 };
 

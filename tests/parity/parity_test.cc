@@ -5,9 +5,9 @@
 
 #include <cstring>
 
+#include "engine/host/kv_compaction.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/parity/parity_engine.h"
-#include "verifier_service/commit/kv_compaction.h"
 
 namespace bastion {
 namespace {
@@ -43,42 +43,60 @@ class ParityTest : public ::testing::TestWithParam<std::string> {
     return bits;
   }
 
+  // Commits the nodes on `path` of a tree of `count` rows after the golden tokens.
+  void Compact(const nn::PageTable& table, int count, const std::vector<NodeIndex>& path) {
+    std::vector<int64_t> slots;
+    for (int i = 0; i < count; ++i) {
+      slots.push_back(table.slot(static_cast<Position>(tokens().size()) + i));
+    }
+    const std::vector<int32_t> used = {count, 1}, first_rows = {0, count};
+    kernels::Rows rows;
+    rows.used = used.data();
+    rows.slots = slots.data();
+    rows.first_rows = first_rows.data();
+    kernels::WalkResult result = {.path_length = static_cast<int32_t>(path.size())};
+    std::vector<int32_t> paths(path.begin(), path.end());
+    paths.resize(count);
+    nn::CommitRows(engine_->device().host(), rows,
+                   {.walk = {.results = &result, .paths = paths.data()}, .cache = &cache()});
+  }
+
   std::unique_ptr<testing::ParityEngine> engine_;
 };
 
 TEST_P(ParityTest, TargetLogitsAndFeaturesMatchTransformers) {
   nn::PageTable table;
-  engine_->Prefill(tokens(), tokens().size(), table);
-  testing::ExpectParity(engine_->target().features(), golden().Floats("features"), "features");
-  const int rows = static_cast<int>(tokens().size());
-  testing::ExpectParity(engine_->target().Logits(rows).values, golden().Floats("logits"), "logits");
+  const std::vector<float> logits = engine_->Prefill(tokens(), tokens().size(), table);
+  testing::ExpectParity(engine_->target().Features().data(), golden().Floats("features"),
+                        "features");
+  testing::ExpectParity(logits.data(), golden().Floats("logits"), "logits");
 }
 
 TEST_P(ParityTest, TouchedExpertsMatchTransformers) {
   nn::PageTable table;
-  engine_->Prefill(tokens(), tokens().size(), table);
+  (void)engine_->Prefill(tokens(), tokens().size(), table);
   const float expected = golden().Has("touched") ? golden().Floats("touched")[0] : 0;
   EXPECT_EQ(engine_->target().touched_experts(), expected);
 }
 
 TEST_P(ParityTest, AChunkedPrefillHasTheSameBitsAsAWholePrefill) {
   nn::PageTable whole, chunked;
-  engine_->Prefill(tokens(), tokens().size(), whole);
-  engine_->Prefill(tokens(), 7, chunked);
+  (void)engine_->Prefill(tokens(), tokens().size(), whole);
+  (void)engine_->Prefill(tokens(), 7, chunked);
   const int count = static_cast<int>(tokens().size());
   EXPECT_EQ(CachedBits(whole, count), CachedBits(chunked, count));
 }
 
 TEST_P(ParityTest, TreeLogitsMatchTheChainsOfTransformers) {
   nn::PageTable table;
-  engine_->Prefill(tokens(), tokens().size(), table);
+  (void)engine_->Prefill(tokens(), tokens().size(), table);
   const std::vector<float> logits = engine_->TreeLogits(engine_->tree(), table);
   testing::ExpectParity(logits.data(), golden().Floats("tree_logits"), "tree logits");
 }
 
 TEST_P(ParityTest, TreeRowsHaveTheSameBitsAsTheirPathsDecodedTokenByToken) {
   nn::PageTable table;
-  engine_->Prefill(tokens(), tokens().size(), table);
+  (void)engine_->Prefill(tokens(), tokens().size(), table);
   const DraftTree tree = engine_->tree();
   const std::vector<float> in_tree = engine_->TreeLogits(tree, table);
   for (NodeIndex leaf = 0; leaf < tree.rows(); ++leaf) {
@@ -89,9 +107,8 @@ TEST_P(ParityTest, TreeRowsHaveTheSameBitsAsTheirPathsDecodedTokenByToken) {
     std::vector<TokenId> chain = tokens();
     chain.insert(chain.end(), path.begin(), path.end());
     nn::PageTable own;
-    engine_->Prefill(chain, 1, own);
-    ASSERT_EQ(std::memcmp(engine_->target().Logits(1).values,
-                          in_tree.data() + size_t(leaf) * engine_->vocabulary(),
+    const std::vector<float> alone = engine_->Prefill(chain, 1, own);
+    ASSERT_EQ(std::memcmp(alone.data(), in_tree.data() + size_t(leaf) * engine_->vocabulary(),
                           engine_->vocabulary() * sizeof(float)),
               0)
         << "leaf " << leaf;
@@ -103,17 +120,15 @@ TEST_P(ParityTest, CacheAfterCommitHasTheSameBitsAsAPlainPrefill) {
   const DraftTree tree = engine_->tree();
   for (NodeIndex leaf = 0; leaf < tree.rows(); ++leaf) {
     nn::PageTable table, plain;
-    engine_->Prefill(tokens(), tokens().size(), table);
+    (void)engine_->Prefill(tokens(), tokens().size(), table);
     (void)engine_->TreeLogits(tree, table);
     std::vector<NodeIndex> path;
     for (NodeIndex i = leaf; i != 0; i = tree.parent(i)) path.insert(path.begin(), i);
-    verifier::KvMoves moves;
-    moves.Add(table, static_cast<Position>(tokens().size()), path);
-    verifier::CompactKv(engine_->device(), cache(), engine_->layers(), moves);
+    Compact(table, tree.rows(), path);
     std::vector<TokenId> committed = tokens();
     committed.push_back(tree.token(0));
     for (const NodeIndex node : path) committed.push_back(tree.token(node));
-    engine_->Prefill(committed, committed.size(), plain);
+    (void)engine_->Prefill(committed, committed.size(), plain);
     const int count = static_cast<int>(committed.size());
     ASSERT_EQ(CachedBits(table, count), CachedBits(plain, count)) << "leaf " << leaf;
     cache().Shrink(table, 0);

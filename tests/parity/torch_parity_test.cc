@@ -20,17 +20,16 @@ class TorchParityTest
 
 TEST_P(TorchParityTest, TargetLogitsAndFeaturesMatchTransformers) {
   nn::PageTable table;
-  torch_.Prefill(torch_.tokens(), torch_.tokens().size(), table);
-  testing::ExpectParity(torch_.target().features(), torch_.golden().Floats("features"), "features");
-  const int rows = static_cast<int>(torch_.tokens().size());
-  testing::ExpectParity(torch_.target().Logits(rows).values, torch_.golden().Floats("logits"),
-                        "logits");
+  const std::vector<float> logits = torch_.Prefill(torch_.tokens(), torch_.tokens().size(), table);
+  testing::ExpectParity(torch_.target().Features().data(), torch_.golden().Floats("features"),
+                        "features");
+  testing::ExpectParity(logits.data(), torch_.golden().Floats("logits"), "logits");
 }
 
 TEST_P(TorchParityTest, TreeLogitsMatchTheCpuEngine) {
   nn::PageTable table, cpu_table;
-  torch_.Prefill(torch_.tokens(), 7, table);
-  cpu_.Prefill(cpu_.tokens(), 7, cpu_table);
+  (void)torch_.Prefill(torch_.tokens(), 7, table);
+  (void)cpu_.Prefill(cpu_.tokens(), 7, cpu_table);
   const std::vector<float> logits = torch_.TreeLogits(torch_.tree(), table);
   const std::vector<float> expected = cpu_.TreeLogits(cpu_.tree(), cpu_table);
   ASSERT_EQ(logits.size(), expected.size());

@@ -54,7 +54,7 @@ TEST_P(AllocationsTest, ACycleInProcessStaysWithinItsLimit) {
   LocalOptions options;
   options.target_folder = models + "target";
   options.drafter_folder = models + "drafter";
-  options.threads = 1;
+  options.device.threads = 1;
   const auto stages = LocalStages::Create(options);
   ASSERT_TRUE(stages.ok()) << stages.status();
   FixedTimes verifier(&(*stages)->verifier());

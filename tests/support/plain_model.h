@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/base/ids.h"
-#include "engine/model/local_device.h"
+#include "engine/program/local_device.h"
 #include "verifier_service/engine/verifier_engine.h"
 
 namespace bastion::testing {

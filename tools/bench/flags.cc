@@ -237,11 +237,11 @@ LocalOptions ReadLocalOptions() {
   local.dtype = absl::GetFlag(FLAGS_dtype);
   local.drafter_dtype = absl::GetFlag(FLAGS_drafter_dtype);
   local.prior = absl::GetFlag(FLAGS_prior);
-  local.device = absl::GetFlag(FLAGS_device);
-  local.backend = absl::GetFlag(FLAGS_backend);
-  local.gpu = absl::GetFlag(FLAGS_gpu);
-  local.gemm_table = absl::GetFlag(FLAGS_gemm_table);
-  local.threads = absl::GetFlag(FLAGS_threads);
+  local.device = {.device = absl::GetFlag(FLAGS_device),
+                  .backend = absl::GetFlag(FLAGS_backend),
+                  .threads = absl::GetFlag(FLAGS_threads),
+                  .gpu = absl::GetFlag(FLAGS_gpu),
+                  .gemm_table = absl::GetFlag(FLAGS_gemm_table)};
   local.show_progress = true;
   local.memory.max_rows = absl::GetFlag(FLAGS_max_rows).value_or(local.memory.max_rows);
   local.memory.kv_tokens = absl::GetFlag(FLAGS_kv_tokens);

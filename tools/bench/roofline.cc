@@ -30,12 +30,12 @@ MachineLimits LimitsOfGpu(const verifier::VerifierEngine& engine) {
   return limits;
 }
 
-MachineLimits MeasureLimits(const nn::Device& device) {
+MachineLimits MeasureLimits(const nn::HostKernels& host) {
   const auto rate = [&](DType dtype) {
-    return kernels::LinearRate(*device.backend, dtype, *device.pool);
+    return kernels::LinearRate(*host.backend, dtype, *host.pool);
   };
   MachineLimits limits;
-  limits.read_bytes_per_second = kernels::ReadBandwidth(*device.pool);
+  limits.read_bytes_per_second = kernels::ReadBandwidth(*host.pool);
   limits.fp32_flops_per_second = rate(DType::kF32);
   limits.bf16_flops_per_second = rate(DType::kBF16);
   limits.int8_flops_per_second = rate(DType::kInt8);
@@ -179,8 +179,8 @@ absl::StatusOr<RooflineReport> MeasureRoofline(LocalStages& stages,
                                                const RooflineOptions& options) {
   RooflineReport report;
   report.device = stages.verifier_engine().info().device;
-  report.limits =
-      stages.on_gpu() ? LimitsOfGpu(stages.verifier_engine()) : MeasureLimits(stages.device());
+  report.limits = stages.on_gpu() ? LimitsOfGpu(stages.verifier_engine())
+                                  : MeasureLimits(stages.device()->host());
   RETURN_IF_ERROR(MeasureVerifies(stages, options, report));
   RETURN_IF_ERROR(MeasureDraft(stages, report));
   return report;

@@ -5,9 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
-#include "common/hub/checkpoint.h"
 #include "common/prior/transition_file.h"
 #include "drafter_service/draft/autoregressive.h"
+#include "drafter_service/draft/dflash.h"
 #include "drafter_service/draft/draft_model.h"
 #include "engine/model/causal_model.h"
 #include "engine/model/packing_plan.h"
@@ -29,7 +29,7 @@ int64_t TableBytes(const ModelDims& dims, DType dtype) {
 
 }  // namespace
 
-// As in verifier_service/model/forward.cc. The plans below are never run: no matrix is packed.
+// The plans below are never run: no matrix is packed.
 absl::StatusOr<CheckedModel> CheckTarget(const std::string& folder,
                                          const nn::EngineOptions& options) {
   nn::PackingPlan plan;
@@ -42,7 +42,6 @@ absl::StatusOr<CheckedModel> CheckTarget(const std::string& folder,
   return model;
 }
 
-// As in drafter_service/draft/dflash.cc, if it is a block drafter.
 absl::StatusOr<CheckedModel> CheckDrafter(const std::string& drafter_folder,
                                           const std::string& target_folder,
                                           const nn::EngineOptions& options) {
@@ -53,25 +52,13 @@ absl::StatusOr<CheckedModel> CheckDrafter(const std::string& drafter_folder,
   }
   ASSIGN_OR_RETURN(const drafter::DraftPair pair,
                    drafter::ReadDraftPair(drafter_folder, target_folder));
+  nn::PackingPlan plan;
+  ASSIGN_OR_RETURN(
+      const drafter::DflashWeights weights,
+      drafter::LoadDflashWeights(drafter_folder, target_folder, ForCheck(options), plan));
   CheckedModel model;
   model.config = pair.drafter;
-  ASSIGN_OR_RETURN(const auto checkpoint, hub::Checkpoint::Open(drafter_folder));
-  ASSIGN_OR_RETURN(const auto target, hub::Checkpoint::Open(target_folder));
-  nn::PackingPlan plan;
-  const nn::WeightLoader loader(checkpoint, options.dtype, plan);
-  ASSIGN_OR_RETURN(const auto decoder, nn::Decoder::Load(loader, model.config, ForCheck(options)));
-  const nn::WeightLoader target_loader(target, options.dtype, plan);
-  ASSIGN_OR_RETURN(const auto vocabulary, nn::Vocabulary::Load(target_loader, pair.target));
-  const nn::WeightLoader unrounded(checkpoint, nn::StoredType(options.dtype), plan);
-  const int width = model.config.dims.hidden;
-  const int features = static_cast<int>(model.config.dflash.target_layer_ids.size()) * width;
-  ASSIGN_OR_RETURN(const nn::Matrix fuse, unrounded.Stacked({"fc.weight"}, {width}, features));
-  RETURN_IF_ERROR(loader.Vector("hidden_norm.weight", width).status());
-  RETURN_IF_ERROR(
-      hub::CheckAllRead(*checkpoint, model.config.names, model.config.tie_word_embeddings));
-  model.cost = decoder->Cost();
-  model.cost.Add(vocabulary.head());
-  model.cost.Add(fuse.packed);
+  model.cost = weights.Cost();
   model.table_bytes = TableBytes(pair.target.dims, options.dtype);
   return model;
 }

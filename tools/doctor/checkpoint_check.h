@@ -10,7 +10,8 @@
 
 #include "absl/status/statusor.h"
 #include "common/hub/model_config.h"
-#include "engine/model/device.h"
+#include "engine/model/engine_options.h"
+#include "engine/model/forward_cost.h"
 
 namespace bastion::doctor {
 
@@ -21,7 +22,7 @@ struct CheckedModel {
   int64_t table_bytes = 0;  // The embedding table.
 };
 
-// What bastion-verifier checks. The errors are those of verifier::TargetModel::Load.
+// What bastion-verifier checks. The errors are those of verifier::LoadTarget.
 [[nodiscard]] absl::StatusOr<CheckedModel> CheckTarget(const std::string& folder,
                                                        const nn::EngineOptions& options);
 

@@ -6,7 +6,6 @@
 #include "absl/strings/match.h"
 #include "common/base/machine_memory.h"
 #include "kernels/ops/probe.h"
-#include "verifier_service/model/device_probe.h"
 
 namespace bastion::doctor {
 namespace {
@@ -155,15 +154,15 @@ CheckpointReport CheckCheckpoints(const CheckpointOptions& options) {
 }
 
 MeasuredLimits MeasureLimits(const CheckpointOptions& options) {
-  const nn::Device& device = options.device;
+  const nn::HostKernels& host = options.device->host();
   MeasuredLimits limits;
-  limits.device = verifier::DescribeDevice(device);
-  limits.bytes_per_second = kernels::ReadBandwidth(*device.pool);
-  limits.target_flops = kernels::LinearRate(*device.backend, options.dtype, *device.pool);
+  limits.device = options.device->Describe();
+  limits.bytes_per_second = kernels::ReadBandwidth(*host.pool);
+  limits.target_flops = kernels::LinearRate(*host.backend, options.dtype, *host.pool);
   limits.drafter_flops =
       options.drafter_dtype == options.dtype
           ? limits.target_flops
-          : kernels::LinearRate(*device.backend, options.drafter_dtype, *device.pool);
+          : kernels::LinearRate(*host.backend, options.drafter_dtype, *host.pool);
   limits.free_memory = AvailableMemory();
   return limits;
 }

@@ -20,7 +20,7 @@ struct CheckpointOptions {
   std::string drafter;  // Folder. Empty: none.
   DType dtype = DType::kBF16;
   DType drafter_dtype = DType::kBF16;
-  nn::Device device;
+  std::shared_ptr<nn::Device> device;
   int kv_tokens = 65536;  // As for the services, also the following.
   int max_rows = 512;
   int max_running = 16;

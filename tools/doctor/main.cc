@@ -13,7 +13,7 @@
 #include "common/base/program.h"
 #include "common/base/progress.h"
 #include "common/base/status.h"
-#include "engine/model/local_device.h"
+#include "engine/program/local_device.h"
 #include "tools/doctor/advice.h"
 #include "tools/doctor/checkpoint_report.h"
 #include "tools/doctor/prompt_file.h"

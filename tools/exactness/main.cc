@@ -177,8 +177,9 @@ absl::StatusOr<Subject> LocalSubject(const std::vector<std::string>& policies, i
   options.target_folder = absl::GetFlag(FLAGS_target);
   options.drafter_folder = absl::GetFlag(FLAGS_drafter);
   options.dtype = absl::GetFlag(FLAGS_dtype);
-  options.backend = absl::GetFlag(FLAGS_backend);
-  options.threads = absl::GetFlag(FLAGS_threads);
+  options.device = {.device = "auto",
+                    .backend = absl::GetFlag(FLAGS_backend),
+                    .threads = absl::GetFlag(FLAGS_threads)};
   options.memory = {.max_sequences = max_batch_size + 4,
                     .kv_tokens = absl::GetFlag(FLAGS_kv_tokens),
                     .reuse_prefixes = true};

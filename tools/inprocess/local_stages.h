@@ -12,7 +12,7 @@
 #include "common/base/status.h"
 #include "common/stages/stages.h"
 #include "drafter_service/engine/drafter_engine.h"
-#include "engine/model/local_device.h"
+#include "engine/program/local_device.h"
 #include "orchestrator/prior/transition_gains.h"
 #include "verifier_service/engine/verifier_engine.h"
 
@@ -76,14 +76,10 @@ struct LocalMemory {
 
 struct LocalOptions {
   std::string target_folder;
-  std::string drafter_folder;   // Empty: no drafter.
-  std::string dtype = "bf16";   // Type of the target's weights.
-  std::string drafter_dtype;    // Empty: the same as `dtype`.
-  std::string device = "auto";  // "cpu", "cuda" or "auto", for both models.
-  std::string backend = "cpu";  // "cpu" or "torch", for both models.
-  int gpu = 0;
-  std::string gemm_table;  // Cache file for GEMM autotuning. Empty: tune again at every start.
-  int threads = 0;         // See nn::OpenLocalDevice.
+  std::string drafter_folder;                    // Empty: no drafter.
+  std::string dtype = "bf16";                    // Type of the target's weights.
+  std::string drafter_dtype;                     // Empty: the same as `dtype`.
+  nn::DeviceChoice device = {.device = "auto"};  // For both models.
   LocalMemory memory = {};
   bool show_progress = false;  // Show a progress bar while loading weights.
   std::string prior;           // Transition table or its folder. Empty: the drafter's folder.
@@ -98,22 +94,21 @@ class LocalStages {
 
   [[nodiscard]] Verifier& verifier() { return *verifier_; }
   [[nodiscard]] Drafter& drafter() { return *drafter_; }
-  [[nodiscard]] bool on_gpu() const { return on_gpu_; }
+  [[nodiscard]] bool on_gpu() const { return !device_.device->on_host(); }
   // The transition table of `LocalOptions::prior` or the drafter's folder. Null if there is none.
   [[nodiscard]] const TransitionGains* table() const { return table_.get(); }
   [[nodiscard]] verifier::VerifierEngine& verifier_engine() { return *verifier_engine_; }
   // REQUIRES: there is a drafter.
   [[nodiscard]] drafter::DrafterEngine& drafter_engine() { return *drafter_engine_; }
-  [[nodiscard]] const nn::Device& device() const { return device_.device; }
+  [[nodiscard]] const std::shared_ptr<nn::Device>& device() const { return device_.device; }
 
  private:
   LocalStages() = default;
   // Loads the drafter, or an AbsentDrafter if `options` names none. REQUIRES: verifier_engine_.
   [[nodiscard]] absl::Status LoadDrafter(const LocalOptions& options,
-                                         const nn::EngineOptions& engine, nn::DeviceKind kind);
+                                         const nn::EngineOptions& engine);
 
   nn::LocalDevice device_;
-  bool on_gpu_ = false;
   std::unique_ptr<verifier::VerifierEngine> verifier_engine_;
   std::unique_ptr<drafter::DrafterEngine> drafter_engine_;
   std::unique_ptr<LocalVerifier> verifier_;

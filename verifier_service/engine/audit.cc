@@ -38,8 +38,7 @@ Audit::PlainChoice Audit::DecodeOne(Sequence& sequence, Position position,
                                                                     .masks = &committed.allowed});
   sequence.history.Push(committed.token);
   if (!step.ok() || step->choice < 0) return {kNoToken, 0};
-  LogitEdits edits;
-  edits.EditRow(sequence.sampling, sequence.history, step->logits);
+  EditRow(sequence.sampling, sequence.history, step->logits);
   return {step->choice, ScoreOf(step->logits, step->choice, position + 1, sequence.sampling) -
                             ScoreOf(step->logits, committed.next, position + 1, sequence.sampling)};
 }

@@ -14,8 +14,8 @@
 #include "common/stages/stage_data.h"
 #include "engine/model/row_batch.h"
 #include "verifier_service/engine/sequence_table.h"
-#include "verifier_service/verify/choose_tokens.h"
 #include "verifier_service/verify/spine_first.h"
+#include "verifier_service/verify/tree_rows.h"
 
 namespace bastion::verifier {
 

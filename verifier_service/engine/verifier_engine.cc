@@ -14,8 +14,8 @@
 #include "verifier_service/engine/audit.h"
 #include "verifier_service/engine/call_layout.h"
 #include "verifier_service/engine/sequence_table.h"
-#include "verifier_service/model/cpu_target.h"
 #include "verifier_service/model/target.h"
+#include "verifier_service/model/target_model.h"
 
 namespace bastion::verifier {
 namespace {
@@ -86,8 +86,8 @@ Engine::Engine(const VerifierOptions& options, std::unique_ptr<Target> target, s
   const hub::ModelConfig& config = target_->config();
   const std::filesystem::path folder = std::filesystem::path(options.target_folder) / "";
   info_.model = folder.parent_path().filename().string();
-  info_.device = absl::StrCat(target_->DescribeDevice(), ", ", Name(options.engine.dtype));
-  info_.on_gpu = target_->on_gpu();
+  info_.device = absl::StrCat(target_->device().Describe(), ", ", Name(options.engine.dtype));
+  info_.on_gpu = !target_->device().on_host();
   // A calibration with another window is one of another device.
   const nn::StreamingWindow& streaming = options.engine.streaming;
   if (streaming.on()) {
@@ -280,7 +280,7 @@ absl::StatusOr<TimingTrace> VerifierEngine::Prefill(const PrefillItem& item) {
 
 absl::StatusOr<std::unique_ptr<VerifierEngine>> VerifierEngine::Create(
     const VerifierOptions& options) {
-  const TargetLoader load = options.load_target == nullptr ? LoadCpuTarget : options.load_target;
+  const TargetLoader load = options.load_target == nullptr ? LoadTarget : options.load_target;
   nn::EngineOptions engine = options.engine;
   engine.max_rows = options.max_rows;
   engine.max_sequences = options.max_sequences;

@@ -29,7 +29,7 @@ struct VerifierOptions {
   int64_t feature_bytes = int64_t{1} << 30;
   bool reuse_prefixes = true;  // If not, or with engine.streaming, ReusePrefix always returns 0.
   AuditOptions audit;
-  TargetLoader load_target = nullptr;  // Null: LoadCpuTarget.
+  TargetLoader load_target = nullptr;  // Null: LoadTarget.
 };
 
 class VerifierEngine {

@@ -1,6 +1,6 @@
-// The interface between the engine and the target model: CpuTarget or CudaTarget. A target runs one
-// forward over trees and prompts. It chooses a token after each row of a tree, and keeps the keys,
-// values and features of the rows on the accepted path and of all prompt rows.
+// The interface between the engine and the target model (target_model.h). A target runs one forward
+// over trees and prompts. It chooses a token after each row of a tree, and keeps the keys, values
+// and features of the rows on the accepted path and of all prompt rows.
 //
 // Not thread-safe: one call at a time. Shape legend: common/base/ids.h.
 #ifndef BASTION_VERIFIER_SERVICE_MODEL_TARGET_H_
@@ -19,8 +19,9 @@
 #include "common/stages/features.h"
 #include "common/stages/stage_data.h"
 #include "engine/model/device.h"
+#include "engine/model/forward_cost.h"
 #include "engine/model/row_batch.h"
-#include "verifier_service/verify/choose_tokens.h"
+#include "verifier_service/verify/tree_rows.h"
 
 namespace bastion::verifier {
 
@@ -72,14 +73,13 @@ class Target {
   [[nodiscard]] virtual const hub::ModelConfig& config() const = 0;
   // The bytes read and the multiply-adds of a forward, including its logits.
   [[nodiscard]] virtual nn::ForwardCost Cost() const = 0;
-  // A description for logs: "Intel … , 2 threads, AVX3".
-  [[nodiscard]] virtual std::string DescribeDevice() const = 0;
-  [[nodiscard]] virtual bool on_gpu() const = 0;
+  // Where the model runs.
+  [[nodiscard]] virtual nn::Device& device() const = 0;
   // Measures the device. Takes less than a second.
   [[nodiscard]] virtual DevicePeaks MeasurePeaks() = 0;
 };
 
-// Loads an engine's target: LoadCpuTarget, or LoadCudaTarget in a build with CUDA.
+// Loads an engine's target: LoadTarget, or a fake.
 using TargetLoader = absl::StatusOr<std::unique_ptr<Target>> (*)(const std::string& folder,
                                                                  const nn::EngineOptions& options);
 

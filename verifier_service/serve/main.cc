@@ -12,8 +12,7 @@
 #include "common/host/stop_signals.h"
 #include "common/inspection/inspection_service.h"
 #include "common/telemetry/flags.h"
-#include "engine/model/local_device.h"
-#include "verifier_service/model/target_loader.h"
+#include "engine/program/local_device.h"
 #include "verifier_service/serve/verifier_service.h"
 
 ABSL_FLAG(std::string, target, "", "Hugging Face folder or GGUF file of the target model.");
@@ -85,19 +84,17 @@ absl::Status Run(wire::StopSignals& signals) {
   RETURN_IF_ERROR(Annotate(CheckDataFile(absl::GetFlag(FLAGS_gemm_table)), "--gemm_table"));
   verifier::VerifierOptions options;
   options.target_folder = absl::GetFlag(FLAGS_target);
-  const std::string backend = absl::GetFlag(FLAGS_backend);
   ASSIGN_OR_RETURN(const nn::LocalDevice local,
-                   nn::OpenLocalDevice(absl::GetFlag(FLAGS_threads), backend));
+                   nn::OpenLocalDevice({.device = absl::GetFlag(FLAGS_device),
+                                        .backend = absl::GetFlag(FLAGS_backend),
+                                        .threads = absl::GetFlag(FLAGS_threads),
+                                        .gpu = absl::GetFlag(FLAGS_gpu),
+                                        .gemm_table = absl::GetFlag(FLAGS_gemm_table)}));
   ASSIGN_OR_RETURN(options.engine.dtype, nn::ParseDType(absl::GetFlag(FLAGS_dtype)));
   options.engine.device = local.device;
-  options.engine.gpu = absl::GetFlag(FLAGS_gpu);
-  options.engine.gemm_table = absl::GetFlag(FLAGS_gemm_table);
   if (!absl::GetFlag(FLAGS_shared_memory).empty()) {
     options.engine.share_bytes = absl::GetFlag(FLAGS_gpu_feature_bytes);
   }
-  ASSIGN_OR_RETURN(const auto kind, nn::ParseDeviceKind(absl::GetFlag(FLAGS_device), backend));
-  ASSIGN_OR_RETURN(const auto loader, verifier::ChooseTargetLoader(kind, options.engine.gpu));
-  options.load_target = loader.load;
   options.engine.show_progress = true;
   options.engine.kv_tokens = absl::GetFlag(FLAGS_kv_tokens);
   options.engine.streaming = {absl::GetFlag(FLAGS_attention_sinks),

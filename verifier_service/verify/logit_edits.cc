@@ -1,63 +1,95 @@
 #include "verifier_service/verify/logit_edits.h"
 
-#include <algorithm>
 #include <limits>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
 
 namespace bastion::verifier {
 namespace {
 
-float Penalized(float logit, const SamplingParams& sampling, const TokenHistory::Count& count) {
-  if (count.prompt + count.output == 0) return logit;
-  const float penalty = sampling.repetition_penalty;
-  logit = logit > 0 ? logit / penalty : logit * penalty;
-  if (count.output == 0) return logit;
-  return logit - sampling.frequency_penalty * static_cast<float>(count.output) -
-         sampling.presence_penalty;
+using kernels::LogitEdit;
+
+// The edits of a row for biases and the minimum length. Their number does not grow with the text.
+absl::flat_hash_map<TokenId, LogitEdit> GivenEdits(const SamplingParams& sampling,
+                                                   const TokenHistory& history) {
+  absl::flat_hash_map<TokenId, LogitEdit> edits;
+  for (const auto& [token, bias] : sampling.logit_bias) edits[token].bias += bias;
+  if (history.output_tokens() < sampling.min_tokens) {
+    for (const TokenId token : sampling.stop_tokens) {
+      edits[token].bias = -std::numeric_limits<float>::infinity();
+    }
+  }
+  return edits;
+}
+
+void AddPenalties(const SamplingParams& sampling, const TokenHistory::Count& count,
+                  LogitEdit& edit) {
+  edit.penalty = sampling.repetition_penalty;
+  if (count.output == 0) return;
+  edit.frequency = sampling.frequency_penalty * static_cast<float>(count.output);
+  edit.presence = sampling.presence_penalty;
+}
+
+// Adds the edits of row `row`, which follows all tokens of `history`. At most one per token.
+void AddRow(const SamplingParams& sampling, const TokenHistory& history, int row,
+            std::vector<LogitEdit>& list) {
+  const auto add = [&](TokenId token, LogitEdit edit) {
+    edit.row = row;
+    edit.token = token;
+    list.push_back(edit);
+  };
+  absl::flat_hash_map<TokenId, LogitEdit> given = GivenEdits(sampling, history);
+  if (sampling.penalizes()) {
+    for (const auto& [token, count] : history.counts()) {
+      if (count.prompt + count.output == 0) continue;
+      LogitEdit edit;
+      if (const auto found = given.find(token); found != given.end()) {
+        edit = found->second;
+        given.erase(found);
+      }
+      AddPenalties(sampling, count, edit);
+      add(token, edit);
+    }
+  }
+  for (const auto& [token, edit] : given) add(token, edit);
+}
+
+void AddMasks(const TreeRows& rows, nn::LogitEdits& edits) {
+  if (rows.masks == nullptr || rows.masks->sets.empty()) return;
+  const size_t words = rows.masks->sets.front().words().size();
+  const auto first = static_cast<int>(edits.sets.size() / words);
+  for (NodeIndex node = 0; node < rows.tree->rows(); ++node) {
+    const TokenSet* const allowed = rows.Allowed(node);
+    if (allowed == nullptr) continue;
+    const auto index = static_cast<int>(allowed - rows.masks->sets.data());
+    edits.masked.push_back({rows.first_row + node, first + index});
+    if (rows.sampling->logprobs) edits.kept.push_back(rows.first_row + node);
+  }
+  for (const TokenSet& set : rows.masks->sets) {
+    edits.sets.insert(edits.sets.end(), set.words().begin(), set.words().end());
+  }
 }
 
 }  // namespace
 
-void LogitEdits::Set(float* logit, float value) {
-  edits_.push_back({logit, *logit});
-  *logit = value;
-}
-
-void LogitEdits::EditRow(const SamplingParams& sampling, const TokenHistory& history,
-                         float* logits) {
-  for (const auto& [token, bias] : sampling.logit_bias) Set(&logits[token], logits[token] + bias);
-  if (history.output_tokens() < sampling.min_tokens) {
-    for (const TokenId token : sampling.stop_tokens) {
-      Set(&logits[token], -std::numeric_limits<float>::infinity());
+nn::LogitEdits EditsOf(absl::Span<const TreeRows> trees) {
+  nn::LogitEdits edits;
+  for (const TreeRows& rows : trees) {
+    if (rows.sampling->edits_logits()) {
+      ForEachNodeHistory(*rows.tree, *rows.history, [&](NodeIndex node) {
+        AddRow(*rows.sampling, *rows.history, rows.first_row + node, edits.edits);
+      });
     }
+    AddMasks(rows, edits);
   }
-  if (!sampling.penalizes()) return;
-  for (const auto& [token, count] : history.counts()) {
-    Set(&logits[token], Penalized(logits[token], sampling, count));
-  }
+  return edits;
 }
 
-void LogitEdits::EditTree(const SamplingParams& sampling, const DraftTree& tree, int vocabulary,
-                          TokenHistory& history, float* logits) {
-  ForEachNodeHistory(tree, history, [&](NodeIndex node) {
-    EditRow(sampling, history, logits + static_cast<int64_t>(node) * vocabulary);
-  });
-}
-
-void LogitEdits::KeepRow(int vocabulary, float* logits) {
-  kept_.push_back({logits, {logits, logits + vocabulary}});
-}
-
-void MaskRow(const TokenSet& allowed, float* logits) {
-  constexpr float kExcluded = -std::numeric_limits<float>::infinity();
-  const int vocabulary = allowed.vocabulary();
-  for (int begin = 0; begin < vocabulary; begin += TokenSet::kBits) {
-    const uint32_t word = allowed.words()[begin / TokenSet::kBits];
-    if (word == ~uint32_t{0}) continue;
-    const int end = std::min(begin + TokenSet::kBits, vocabulary);
-    for (int token = begin; token < end; ++token) {
-      logits[token] = (word >> (token - begin) & 1) != 0 ? logits[token] : kExcluded;
-    }
-  }
+void EditRow(const SamplingParams& sampling, const TokenHistory& history, float* logits) {
+  std::vector<LogitEdit> edits;
+  AddRow(sampling, history, /*row=*/0, edits);
+  for (const LogitEdit& edit : edits) logits[edit.token] = edit.Apply(logits[edit.token]);
 }
 
 void ForEachNodeHistory(const DraftTree& tree, TokenHistory& history,
@@ -70,13 +102,6 @@ void ForEachNodeHistory(const DraftTree& tree, TokenHistory& history,
     visit(node);
     for (size_t i = 0; i < path.size(); ++i) history.Pop();
   }
-}
-
-void LogitEdits::Undo() {
-  for (const KeptRow& row : kept_) std::copy(row.before.begin(), row.before.end(), row.logits);
-  kept_.clear();
-  for (auto edit = edits_.rbegin(); edit != edits_.rend(); ++edit) *edit->logit = edit->before;
-  edits_.clear();
 }
 
 }  // namespace bastion::verifier

@@ -115,7 +115,7 @@ void LaunchTiles(const AttentionArgs& args, Stream& stream) {
 }
 
 // The span that `row` belongs to. REQUIRES: `row` is in use.
-SIMT_DEVICE int SpanOf(const StepRows& rows, int row) {
+SIMT_DEVICE int SpanIndexOf(const StepRows& rows, int row) {
   int b = 0;
   for (int above = rows.used[1]; above - b > 1;) {
     const int middle = (b + above) / 2;
@@ -175,7 +175,7 @@ void ExactKernel(AttentionArgs args) {
   const int task = Block().x * BlockWarps() + Warp(), head_dim = args.cache.head_dim;
   const int row = task / args.query_heads, head = task % args.query_heads;
   if (row >= args.rows.used[0]) return;
-  const Span span = SpanAt(args, SpanOf(args.rows, row));
+  const Span span = SpanAt(args, SpanIndexOf(args.rows, row));
   const int64_t at = static_cast<int64_t>(task) * head_dim;
   const float* query = static_cast<const float*>(args.query) + at;
   ExactRow sums;

@@ -42,9 +42,10 @@ struct Span {
   int first_row = 0;
   int rows = 0;
   int cached = 0;
+  int earlier = 0;  // Rows of the same tree that are already in the cache.
   RowMask mask = RowMask::kCausal;
 
-  [[nodiscard]] SIMT_DEVICE int length() const { return cached + rows; }
+  [[nodiscard]] SIMT_DEVICE int length() const { return cached + earlier + rows; }
 };
 
 SIMT_DEVICE Span SpanAt(const AttentionArgs& args, int index) {
@@ -53,6 +54,7 @@ SIMT_DEVICE Span SpanAt(const AttentionArgs& args, int index) {
   span.first_row = args.rows.first_rows[index];
   span.rows = args.rows.first_rows[index + 1] - span.first_row;
   span.cached = args.rows.cached[index];
+  span.earlier = args.rows.earlier[index];
   span.mask = static_cast<RowMask>(args.rows.masks[index]);
   if (span.mask == RowMask::kFull && args.causal) span.mask = RowMask::kCausal;
   return span;
@@ -100,9 +102,8 @@ SIMT_DEVICE Cut CutSpan(const AttentionArgs& args, const Span& span) {
                   : cut.packed <= 2 * kWarpRows ? 2 * kWarpRows
                                                 : kMaxTileRows;
   cut.tiles = (cut.packed + cut.tile_rows - 1) / cut.tile_rows;
-  // The first row of a span has the lowest position.
-  const int first = args.window > 0 ? FirstSeen(args, args.rows.positions[span.first_row]) : 0;
-  cut.first_key = Min(first, span.cached) / kTileKeys * kTileKeys;
+  // No row has a lower position than the token after the cached ones.
+  cut.first_key = FirstSeen(args, span.cached) / kTileKeys * kTileKeys;
   const int keys = span.length() - cut.first_key;
   const int chunks = ChunksFor(keys, Min(cut.packed, kMaxTileRows), cut.tiles * args.cache.kv_heads,
                                cut.tiles == 1);
@@ -223,8 +224,8 @@ SIMT_DEVICE void NarrowToWindows(const AttentionArgs& args, Item& item) {
     lowest = Min(lowest, ShuffleXor(lowest, step));
     highest = Max(highest, ShuffleXor(highest, step));
   }
-  // A key's index equals its position only for cached tokens. Rows of this step may have any
-  // position, so SeenKeys checks them one by one.
+  // A key's index equals its position only for cached tokens. Rows of a tree may have any position,
+  // so SeenKeys counts them.
   const int seen = Min(FirstSeen(args, lowest), item.span.cached);
   item.begin = Max(item.begin, seen / kTileKeys * kTileKeys);
   item.plain_begin = FirstSeen(args, highest);
@@ -285,27 +286,35 @@ SIMT_DEVICE uint64_t BitsFrom(const uint64_t* words, int count, int at) {
 // Like SeenKeys, but ignores the window.
 SIMT_DEVICE uint64_t SeenWithoutWindow(const StepRows& rows, const Span& span, int row,
                                        int first_key) {
-  const int own = first_key - span.cached;  // The row of the span that has this key; may be < 0.
+  const int own = first_key - span.cached;  // The row of the tree that has this key; may be < 0.
   if (span.mask == RowMask::kCausal) return LowBits(row + 1 - own);
   if (span.mask == RowMask::kFull) return LowBits(span.rows - own);
+  const int tree_rows = span.earlier + span.rows;
   const uint64_t* words = rows.ancestors + static_cast<int64_t>(span.first_row + row) * rows.words;
-  if (own >= 0) return BitsFrom(words, rows.words, own) & LowBits(span.rows - own);
+  if (own >= 0) return BitsFrom(words, rows.words, own) & LowBits(tree_rows - own);
   if (own <= -64) return ~uint64_t{0};
-  return (BitsFrom(words, rows.words, 0) & LowBits(span.rows)) << -own | LowBits(-own);
+  return (BitsFrom(words, rows.words, 0) & LowBits(tree_rows)) << -own | LowBits(-own);
 }
 
 // Returns a bit mask of the keys [first_key, first_key + 64) that row `row` of the span sees.
 SIMT_DEVICE uint64_t SeenKeys(const AttentionArgs& args, const Span& span, int row, int first_key) {
   uint64_t seen = SeenWithoutWindow(args.rows, span, row, first_key);
   if (args.window <= 0) return seen;
-  const int32_t* positions = args.rows.positions + span.first_row;
-  const int hidden = positions[row] - args.window;  // The last position before the window.
-  seen &= ~LowBits(Min(hidden + 1, span.cached) - first_key);
-  if (hidden < positions[0]) return seen;
-  const int end = Min(first_key + 64, span.length());
+  // The position of the row's first visible key.
+  const int first = args.rows.positions[span.first_row + row] - args.window + 1;
+  if (span.mask != RowMask::kAncestors) return seen & ~LowBits(first - first_key);
+  seen &= ~LowBits(Min(first, span.cached) - first_key);
+  // The rows of the tree that a row sees have consecutive positions, from `cached` on.
+  const uint64_t* words =
+      args.rows.ancestors + static_cast<int64_t>(span.first_row + row) * args.rows.words;
+  int hidden = first - span.cached;  // How many of them are before the window.
   SIMT_ROLL
-  for (int key = Max(first_key, span.cached); key < end; ++key) {
-    if (positions[key - span.cached] <= hidden) seen &= ~(uint64_t{1} << (key - first_key));
+  for (int word = 0; hidden > 0 && word < args.rows.words; ++word) {
+    SIMT_ROLL
+    for (uint64_t bits = words[word]; hidden > 0 && bits != 0; bits &= bits - 1, --hidden) {
+      const int key = span.cached + 64 * word + LowestBit(bits) - first_key;
+      if (key >= 0 && key < 64) seen &= ~(uint64_t{1} << key);
+    }
   }
   return seen;
 }

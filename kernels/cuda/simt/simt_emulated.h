@@ -75,6 +75,7 @@ inline uint32_t PackBf16(float first, float second) {
 }
 inline int PopCount(uint32_t bits) { return __builtin_popcount(bits); }
 inline int LowestBit(uint32_t bits) { return __builtin_ctz(bits); }
+inline int LowestBit(uint64_t bits) { return __builtin_ctzll(bits); }
 inline uint32_t MultiplyHigh(uint32_t a, uint32_t b) {
   return static_cast<uint32_t>((static_cast<uint64_t>(a) * b) >> 32);
 }

@@ -65,6 +65,7 @@ SIMT_DEVICE uint32_t PackBf16(float first, float second) {
 SIMT_DEVICE int PopCount(uint32_t bits) { return __popc(bits); }
 // Index of the lowest set bit. REQUIRES: bits != 0.
 SIMT_DEVICE int LowestBit(uint32_t bits) { return __ffs(static_cast<int>(bits)) - 1; }
+SIMT_DEVICE int LowestBit(uint64_t bits) { return __ffsll(static_cast<int64_t>(bits)) - 1; }
 SIMT_DEVICE uint32_t MultiplyHigh(uint32_t a, uint32_t b) { return __umulhi(a, b); }
 // a · b, rounded; never fused with an addition.
 SIMT_DEVICE float Multiply(float a, float b) { return __fmul_rn(a, b); }

@@ -93,7 +93,6 @@ TEST_F(PublishedConfigsTest, FieldsOfExportersChangeNothing) {
   ASSERT_TRUE(smol.ok()) << smol.status();
   EXPECT_EQ(smol->dims.head_dim, 64);
   EXPECT_EQ(smol->blocks.rope.theta, 100000);
-  EXPECT_FALSE(smol->blocks.cpu_only);
   EXPECT_TRUE(Read(kTinyLlama).ok());
   for (const char* key : {"model_max_length", "attn_implementation", "max_sequence_length"}) {
     EXPECT_TRUE(Read(With(kTinyLlama, key, 4096)).ok()) << key;
@@ -137,7 +136,6 @@ TEST_F(PublishedConfigsTest, Qwen2HasBiasesOfQueriesKeysAndValues) {
   EXPECT_FALSE(config->blocks.output_bias || config->blocks.mlp_bias);
   EXPECT_FALSE(config->blocks.query_key_norm);
   EXPECT_THAT(config->sliding_windows, Each(0)) << "use_sliding_window is false";
-  EXPECT_TRUE(config->blocks.cpu_only);
 }
 
 TEST_F(PublishedConfigsTest, MistralHasTheWindowInEveryLayer) {

@@ -11,7 +11,7 @@
 #include "absl/time/clock.h"
 #include "drafter_service/engine/draft_sequences.h"
 #include "drafter_service/engine/drafter_engine.h"
-#include "engine/model/local_device.h"
+#include "engine/program/local_device.h"
 #include "gtest/gtest.h"
 #include "tests/support/golden_file.h"
 #include "tests/support/temp_folder.h"

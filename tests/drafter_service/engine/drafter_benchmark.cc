@@ -8,7 +8,7 @@
 
 #include "common/base/check.h"
 #include "drafter_service/engine/drafter_engine.h"
-#include "engine/model/local_device.h"
+#include "engine/program/local_device.h"
 
 namespace bastion::drafter {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "common/base/random.h"
-#include "engine/model/local_device.h"
+#include "engine/program/local_device.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/golden_file.h"

@@ -5,16 +5,17 @@
 #include <cmath>
 #include <cstring>
 
+#include "engine/host/host_device.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/support/golden_file.h"
+#include "tests/support/model_runner.h"
 
 namespace bastion::nn {
 namespace {
 
 using kernels::RowMask;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr int kTokens = 40;
@@ -23,42 +24,33 @@ class DecoderTest : public ::testing::TestWithParam<DType> {
  protected:
   void SetUp() override { Load("gqa2_untied_draft2"); }
 
-  void Load(const std::string& golden) {
-    const std::string folder = testing::GoldenFolder(golden) + "/target";
-    config_ = *hub::ReadModelConfig(folder);
+  void Load(const std::string& golden, const std::vector<int>& layers = {}) {
     options_.dtype = GetParam();
-    options_.device = {&kernels::CpuBackend(), &pool_};
+    options_.device = MakeHostDevice(kernels::CpuBackend(), pool_);
     options_.kv_tokens = 1024;
-    PackingPlan plan;
-    const WeightLoader loader(*hub::Checkpoint::Open(folder), options_.dtype, plan);
-    decoder_ = *Decoder::Load(loader, config_, options_);
-    vocabulary_ = *Vocabulary::Load(loader, config_);
-    ASSERT_TRUE(plan.Run(folder, options_).ok());
+    auto model =
+        testing::ModelRunner::Load(testing::GoldenFolder(golden) + "/target", options_, layers);
+    ASSERT_TRUE(model.ok()) << model.status();
+    model_ = *std::move(model);
+    config_ = model_->config();
     tokens_.clear();
-    for (int i = 0; i < kTokens; ++i) tokens_.push_back((i * 37 + 11) % config_.dims.vocabulary);
+    for (int i = 0; i < kTokens; ++i) tokens_.push_back((i * 37 + 11) % width());
   }
 
-  int width() const { return config_.dims.hidden; }
+  // Elements of a row of logits.
+  int width() const { return config_.dims.vocabulary; }
 
-  // Returns the hidden rows [R, C] after the last layer.
-  std::vector<float> Forward(const RowBatch& batch) {
-    std::vector<float> x(size_t(batch.rows()) * width());
-    vocabulary_->Embed(options_.device, batch.tokens(), x.data());
-    decoder_->Forward(batch, x.data());
-    return x;
-  }
-
-  // Returns the hidden rows of tokens_ in a new sequence, computed with `chunk` rows per forward.
+  // Returns the logits after tokens_ in a new sequence, computed with `chunk` rows per forward.
   std::vector<float> InChunks(int chunk) {
     PageTable table;
-    EXPECT_TRUE(decoder_->cache().Reserve(table, kTokens).ok());
+    EXPECT_TRUE(model_->cache().Reserve(table, kTokens).ok());
     std::vector<float> all;
     for (int begin = 0; begin < kTokens; begin += chunk) {
       const int end = std::min(begin + chunk, kTokens);
       RowBatch batch;
       batch.AddRun({&table, begin, RowMask::kCausal},
                    {tokens_.begin() + begin, tokens_.begin() + end});
-      const std::vector<float> rows = Forward(batch);
+      const std::vector<float> rows = model_->Run(batch);
       all.insert(all.end(), rows.begin(), rows.end());
     }
     return all;
@@ -67,8 +59,7 @@ class DecoderTest : public ::testing::TestWithParam<DType> {
   kernels::ThreadPool pool_{2};
   EngineOptions options_;
   hub::ModelConfig config_;
-  std::unique_ptr<Decoder> decoder_;
-  std::optional<Vocabulary> vocabulary_;
+  std::unique_ptr<testing::ModelRunner> model_;
   std::vector<TokenId> tokens_;
 };
 
@@ -84,12 +75,12 @@ TEST_P(DecoderTest, ChunkedForwardsGiveTheSameBitsAsOneForward) {
 TEST_P(DecoderTest, OtherSequencesDoNotChangeBits) {
   const std::vector<float> alone = InChunks(kTokens);
   PageTable first, second;
-  ASSERT_TRUE(decoder_->cache().Reserve(first, kTokens).ok());
-  ASSERT_TRUE(decoder_->cache().Reserve(second, kTokens).ok());
+  ASSERT_TRUE(model_->cache().Reserve(first, kTokens).ok());
+  ASSERT_TRUE(model_->cache().Reserve(second, kTokens).ok());
   RowBatch batch;
   batch.AddRun({&first, 0, RowMask::kCausal}, {tokens_.rbegin(), tokens_.rbegin() + 7});
   batch.AddRun({&second, 0, RowMask::kCausal}, tokens_);
-  const std::vector<float> batched = Forward(batch);
+  const std::vector<float> batched = model_->Run(batch);
   EXPECT_TRUE(SameBits({batched.begin() + std::ptrdiff_t{7} * width(), batched.end()}, alone));
 }
 
@@ -98,17 +89,17 @@ TEST_P(DecoderTest, OtherSequencesDoNotChangeBits) {
 TEST_P(DecoderTest, ATreeRowHasTheSameBitsAsItsPath) {
   const std::vector<float> chain = InChunks(kTokens);
   PageTable table;
-  ASSERT_TRUE(decoder_->cache().Reserve(table, kTokens).ok());
+  ASSERT_TRUE(model_->cache().Reserve(table, kTokens).ok());
   constexpr int kPrefix = 20;
   RowBatch prefix;
   prefix.AddRun({&table, 0, RowMask::kCausal}, {tokens_.begin(), tokens_.begin() + kPrefix});
-  (void)Forward(prefix);
+  (void)model_->Run(prefix);
   // Row 1 is a sibling that the chain does not contain; rows 0, 2 and 3 form the chain.
   RowBatch tree;
   tree.AddTree({&table, kPrefix, RowMask::kCausal},
                {tokens_[kPrefix], 3, tokens_[kPrefix + 1], tokens_[kPrefix + 2]}, {0, 1, 1, 2},
                {0b0001, 0b0011, 0b0101, 0b1101});
-  const std::vector<float> rows = Forward(tree);
+  const std::vector<float> rows = model_->Run(tree);
   const auto row_of = [&](const std::vector<float>& all, int row) {
     const auto begin = all.begin() + std::ptrdiff_t{row} * width();
     return std::vector<float>(begin, begin + width());
@@ -119,41 +110,30 @@ TEST_P(DecoderTest, ATreeRowHasTheSameBitsAsItsPath) {
   EXPECT_FALSE(SameBits(row_of(rows, 1), row_of(chain, kPrefix + 1)));
 }
 
-TEST_P(DecoderTest, TheTapSeesEveryLayerInOrder) {
-  PageTable table;
-  ASSERT_TRUE(decoder_->cache().Reserve(table, 2).ok());
-  RowBatch batch;
-  batch.AddRun({&table, 0, RowMask::kCausal}, {1, 2});
-  std::vector<float> x(size_t{2} * width()), last;
-  vocabulary_->Embed(options_.device, batch.tokens(), x.data());
-  std::vector<int> layers;
-  decoder_->Forward(batch, x.data(), [&](int layer, const float* rows) {
-    layers.push_back(layer);
-    last.assign(rows, rows + x.size());
-  });
-  ASSERT_EQ(static_cast<int>(layers.size()), config_.dims.layers);
-  for (int layer = 0; layer < config_.dims.layers; ++layer) EXPECT_EQ(layers[layer], layer);
-  EXPECT_EQ(last, x) << "the last tap sees what Forward returns";
-}
-
-TEST_P(DecoderTest, TheFinalNormIgnoresTheScaleOfARow) {
-  std::vector<float> x(width()), doubled(width()), y(width()), z(width());
-  for (int i = 0; i < width(); ++i) {
-    x[i] = static_cast<float>(i % 7) - 3;
-    doubled[i] = 2 * x[i];
-  }
-  decoder_->FinalNorm(x.data(), 1, y.data());
-  decoder_->FinalNorm(doubled.data(), 1, z.data());
-  for (int i = 0; i < width(); ++i) {
-    EXPECT_NEAR(y[i], z[i], 1e-5) << "a norm ignores the scale of its row";
-    if (x[i] == 0) {
-      EXPECT_EQ(y[i], 0);
-    }
+// Two layers in both orders: each is in its own columns.
+TEST_P(DecoderTest, EachTapHasTheColumnsOfItsLayer) {
+  const auto features = [&](const std::vector<int>& layers) {
+    Load("gqa2_untied_draft2", layers);
+    (void)InChunks(kTokens);
+    return model_->Features();
+  };
+  const int hidden = config_.dims.hidden, last = config_.dims.layers - 1;
+  const std::vector<float> ascending = features({0, last}), descending = features({last, 0});
+  ASSERT_EQ(ascending.size(), size_t{2} * kTokens * hidden);
+  ASSERT_EQ(descending.size(), ascending.size());
+  const auto part = [&](const std::vector<float>& all, int row, int column) {
+    const auto begin = all.begin() + (std::ptrdiff_t{2} * row + column) * hidden;
+    return std::vector<float>(begin, begin + hidden);
+  };
+  for (int row = 0; row < kTokens; ++row) {
+    EXPECT_EQ(part(ascending, row, 0), part(descending, row, 1));
+    EXPECT_EQ(part(ascending, row, 1), part(descending, row, 0));
+    EXPECT_NE(part(ascending, row, 0), part(ascending, row, 1));
   }
 }
 
 TEST_P(DecoderTest, CostCountsEveryWeightOnce) {
-  const ForwardCost cost = decoder_->Cost();
+  const ForwardCost cost = model_->decoder().Cost();
   const ModelDims& dims = config_.dims;
   const int64_t attention =
       int64_t{2} * dims.hidden * dims.head_dim * (dims.kv_heads + dims.query_heads);
@@ -171,15 +151,15 @@ TEST_P(DecoderTest, CostCountsEveryWeightOnce) {
 TEST_P(DecoderTest, RowsWithExpertsHaveTheSameBitsAloneAndInABatch) {
   Load("moe_normalized");
   const std::vector<float> whole = InChunks(kTokens);
-  EXPECT_GT(decoder_->touched_experts(), 2);
+  EXPECT_GT(model_->touched_experts(), 2);
   for (const int chunk : {1, 3, 17}) EXPECT_TRUE(SameBits(InChunks(chunk), whole)) << chunk;
   (void)InChunks(1);
-  EXPECT_EQ(decoder_->touched_experts(), 2);
+  EXPECT_EQ(model_->touched_experts(), 2);
 }
 
 TEST_P(DecoderTest, CostCountsTheExpertsOfARow) {
   Load("moe_normalized");
-  const ForwardCost cost = decoder_->Cost();
+  const ForwardCost cost = model_->decoder().Cost();
   const ModelDims& dims = config_.dims;
   const int64_t attention =
       int64_t{2} * dims.hidden * dims.head_dim * (dims.kv_heads + dims.query_heads);
@@ -199,8 +179,8 @@ TEST_P(DecoderTest, RefusesAHeadDimThatTheKernelsDoNotSupport) {
   hub::ModelConfig odd = config_;
   odd.dims.head_dim = 24;
   PackingPlan plan;
-  const WeightLoader loader(*hub::Checkpoint::Open(folder), options_.dtype, plan);
-  const auto refused = Decoder::Load(loader, odd, options_);
+  const WeightLoader loader(*options_.device, *hub::Checkpoint::Open(folder), options_.dtype, plan);
+  const auto refused = Decoder::Load(loader, odd, options_, CapacityOf(odd, options_));
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kUnimplemented);
   EXPECT_THAT(refused.status().message(), HasSubstr("head_dim is 24"));
   EXPECT_THAT(refused.status().message(), HasSubstr(folder));

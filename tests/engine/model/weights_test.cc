@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "engine/host/host_device.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/cpu/cpu_backend.h"
@@ -27,23 +28,24 @@ class WeightsTest : public ::testing::Test {
     return hub::Checkpoint::Open(folder_.path()).value();
   }
   float At(const Matrix& matrix, int n, int k) {
-    return static_cast<const float*>(matrix.packed.data)[matrix.packed.offset(n, k)];
+    const kernels::PackedMatrix packed = {matrix.format, matrix.rows, matrix.columns};
+    return reinterpret_cast<const float*>(matrix.data())[packed.offset(n, k)];
   }
 
   testing::TempFolder folder_;
   kernels::ThreadPool pool_{2};
-  EngineOptions options_{DType::kF32, {&kernels::CpuBackend(), &pool_}};
+  EngineOptions options_{DType::kF32, MakeHostDevice(kernels::CpuBackend(), pool_)};
   PackingPlan plan_;
 };
 
 TEST_F(WeightsTest, RunningThePlanFillsStackedMatrices) {
   const auto checkpoint = Open();
-  const WeightLoader loader(checkpoint, DType::kF32, plan_);
-  const auto stacked = loader.Stacked({"b", "a"}, {1, 2}, 3);
-  const auto alone = loader.Stacked({"a"}, {2}, 3);
+  const WeightLoader loader(*options_.device, checkpoint, DType::kF32, plan_);
+  const auto stacked = loader.Stacked({AllRows("b", 1), AllRows("a", 2)}, 3);
+  const auto alone = loader.Stacked({AllRows("a", 2)}, 3);
   ASSERT_TRUE(stacked.ok() && alone.ok());
   ASSERT_TRUE(plan_.Run("folder", options_).ok());
-  EXPECT_EQ(stacked->packed.rows, 3);
+  EXPECT_EQ(stacked->rows, 3);
   for (int k = 0; k < 3; ++k) {
     EXPECT_EQ(At(*stacked, 0, k), k);
     EXPECT_EQ(At(*stacked, 1, k), k);
@@ -73,7 +75,8 @@ TEST_F(WeightsTest, ATableOfTheSameTypeIsACopyThatOutlivesTheFile) {
   const auto in_file = checkpoint->Tensor("h", {2, 2});
   ASSERT_TRUE(in_file.ok());
   const std::string bytes(static_cast<const char*>(in_file->data), in_file->bytes);
-  const auto table = WeightLoader(checkpoint, DType::kBF16, plan_).Table("h", 2, 2);
+  const auto table =
+      WeightLoader(*options_.device, checkpoint, DType::kBF16, plan_).Table("h", 2, 2);
   ASSERT_TRUE(table.ok()) << table.status();
   const std::weak_ptr<const hub::Checkpoint> watched = checkpoint;
   checkpoint.reset();
@@ -84,14 +87,16 @@ TEST_F(WeightsTest, ATableOfTheSameTypeIsACopyThatOutlivesTheFile) {
 
 TEST_F(WeightsTest, ATableOfADifferentTypeIsConverted) {
   const auto checkpoint = Open();
-  const auto table = WeightLoader(checkpoint, DType::kInt8, plan_).Table("a", 2, 3);
+  const auto table =
+      WeightLoader(*options_.device, checkpoint, DType::kInt8, plan_).Table("a", 2, 3);
   ASSERT_TRUE(table.ok()) << table.status();
   EXPECT_EQ(kernels::Bf16ToFloat(table->as<uint16_t>()[1 * 3 + 2]), 5);
 }
 
 TEST_F(WeightsTest, VectorsAreCopiedAsFloats) {
   const auto checkpoint = Open();
-  const auto vector = WeightLoader(checkpoint, DType::kBF16, plan_).Vector("v", 4);
+  const auto vector =
+      WeightLoader(*options_.device, checkpoint, DType::kBF16, plan_).Vector("v", 4);
   ASSERT_TRUE(vector.ok()) << vector.status();
   EXPECT_NE(vector->data(), checkpoint->Tensor("v", {4})->data);
   EXPECT_EQ(vector->as<float>()[3], 3);
@@ -99,9 +104,10 @@ TEST_F(WeightsTest, VectorsAreCopiedAsFloats) {
 
 TEST_F(WeightsTest, AMissingTensorOrAWrongShapeIsReported) {
   const auto checkpoint = Open();
-  const WeightLoader loader(checkpoint, DType::kF32, plan_);
-  EXPECT_THAT(loader.Stacked({"a", "z"}, {2, 1}, 3).status().message(), HasSubstr("'z'"));
-  EXPECT_THAT(loader.Stacked({"a"}, {3}, 3).status().message(), HasSubstr("[2, 3]"));
+  const WeightLoader loader(*options_.device, checkpoint, DType::kF32, plan_);
+  EXPECT_THAT(loader.Stacked({AllRows("a", 2), AllRows("z", 1)}, 3).status().message(),
+              HasSubstr("'z'"));
+  EXPECT_THAT(loader.Stacked({AllRows("a", 3)}, 3).status().message(), HasSubstr("[2, 3]"));
 }
 
 }  // namespace

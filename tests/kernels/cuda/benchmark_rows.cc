@@ -40,6 +40,7 @@ absl::StatusOr<BenchmarkRows> BenchmarkRows::Make(DeviceBenchmark& bench, int co
   RETURN_IF_ERROR(keep(slots, rows.slots));
   RETURN_IF_ERROR(keep(std::vector<int32_t>{0, count}, rows.first_rows));
   RETURN_IF_ERROR(keep(std::vector<int32_t>{cached}, rows.cached));
+  RETURN_IF_ERROR(keep(std::vector<int32_t>{0}, rows.earlier));
   RETURN_IF_ERROR(keep(std::vector<int32_t>{0}, rows.first_pages));
   RETURN_IF_ERROR(keep(std::vector<int32_t>{mask}, rows.masks));
   RETURN_IF_ERROR(keep(pages, rows.pages));

@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <numeric>
@@ -92,42 +93,49 @@ inline std::vector<float> Rounded(DType dtype, std::vector<float> values) {
 struct TestSpan {
   int cached = 0;
   RowMask mask = RowMask::kCausal;
-  std::vector<int> parents;     // [rows], a parent before its children; −1: the root
+  std::vector<int> parents;     // All rows, a parent before its children; −1: the root
   std::vector<int32_t> pages;   // Pages of the sequence, for cached + rows tokens.
   std::vector<int32_t> tokens;  // [rows], or empty: all zeros
+  int earlier = 0;              // The first rows are in the cache already, not in the step.
+
+  [[nodiscard]] int new_rows() const { return static_cast<int>(parents.size()) - earlier; }
 };
 
 // StepRows in device memory, with capacity for more rows and spans than are used.
 class TestRows {
  public:
   TestRows(const std::vector<TestSpan>& spans, int row_capacity, int span_capacity)
-      : words_((row_capacity + 63) / 64) {
+      : words_(WordsFor(spans, row_capacity)) {
     std::vector<int32_t> tokens(row_capacity), positions(row_capacity), parents(row_capacity, -1);
     std::vector<int64_t> slots(row_capacity);
     std::vector<uint64_t> ancestors(size_t(row_capacity) * words_);
     std::vector<int32_t> first_rows(span_capacity + 1), cached(span_capacity);
+    std::vector<int32_t> earlier(span_capacity);
     std::vector<int32_t> first_pages(span_capacity), masks(span_capacity), pages;
     int row = 0;
     for (size_t b = 0; b < spans.size(); ++b) {
       const TestSpan& span = spans[b];
       first_rows[b] = row;
       cached[b] = span.cached;
+      earlier[b] = span.earlier;
       masks[b] = static_cast<int32_t>(span.mask);
       first_pages[b] = static_cast<int32_t>(pages.size());
       pages.insert(pages.end(), span.pages.begin(), span.pages.end());
-      for (size_t i = 0; i < span.parents.size(); ++i, ++row) {
+      std::vector<int> depths;  // Those of all rows of the tree.
+      for (size_t i = 0; i < span.parents.size(); ++i) {
         const int parent = span.parents[i];
         const bool tree = span.mask == RowMask::kAncestors;
+        depths.push_back(!tree ? static_cast<int>(i) : parent < 0 ? 0 : depths[parent] + 1);
+        if (static_cast<int>(i) < span.earlier) continue;
         tokens[row] = span.tokens.empty() ? 0 : span.tokens[i];
         parents[row] = parent;
-        positions[row] = !tree        ? span.cached + static_cast<int>(i)
-                         : parent < 0 ? span.cached
-                                      : positions[first_rows[b] + parent] + 1;
+        positions[row] = span.cached + depths[i];
         const int token = span.cached + static_cast<int>(i);
         slots[row] = int64_t{span.pages[token / kPageTokens]} * kPageTokens + token % kPageTokens;
         for (int j = static_cast<int>(i); j >= 0; j = span.parents[j]) {
           ancestors[size_t(row) * words_ + j / 64] |= uint64_t{1} << (j % 64);
         }
+        ++row;
       }
     }
     for (size_t b = spans.size(); b <= size_t(span_capacity); ++b) first_rows[b] = row;
@@ -139,6 +147,7 @@ class TestRows {
     Keep(parents, rows_.parents);
     Keep(first_rows, rows_.first_rows);
     Keep(cached, rows_.cached);
+    Keep(earlier, rows_.earlier);
     Keep(first_pages, rows_.first_pages);
     Keep(masks, rows_.masks);
     Keep(pages.empty() ? std::vector<int32_t>(1) : pages, rows_.pages);
@@ -156,6 +165,12 @@ class TestRows {
   [[nodiscard]] const std::vector<int64_t>& slots() const { return host_slots_; }          // [R]
 
  private:
+  // Words of ancestor bits for a row of the largest tree.
+  [[nodiscard]] static int WordsFor(const std::vector<TestSpan>& spans, int row_capacity) {
+    size_t rows = row_capacity;
+    for (const TestSpan& span : spans) rows = std::max(rows, span.parents.size());
+    return static_cast<int>(rows + 63) / 64;
+  }
   void Keep(const std::vector<int32_t>& values, const int32_t*& at) {
     kept_.push_back(std::make_unique<OnDevice<int32_t>>(values));
     at = kept_.back()->data();

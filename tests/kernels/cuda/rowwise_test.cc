@@ -34,6 +34,23 @@ TEST_P(RowwiseTest, EmbedGathersTheRowsOfTheTokens) {
   }
 }
 
+TEST_P(RowwiseTest, GatherCopiesTheRowsOfTheList) {
+  const int width = 264;
+  const std::vector<float> x = Rounded(GetParam(), RandomFloats(4 * width, 1));
+  const Typed from(GetParam(), x), y(GetParam(), std::vector<float>(5 * width, 7.0f));
+  const std::vector<int32_t> list = {3, 0, 3, 1};
+  const OnDevice<int32_t> sources(list);
+  GatherRows({from.data(), sources.data(), y.data(), GetParam(), 4, width}, *stream_);
+  Finish();
+  const std::vector<float> actual = y.Read();
+  for (size_t row = 0; row < list.size(); ++row) {
+    for (int i = 0; i < width; ++i) {
+      ASSERT_EQ(actual[row * width + i], x[list[row] * width + i]) << "row " << row;
+    }
+  }
+  EXPECT_EQ(actual[4 * width], 7.0f);
+}
+
 TEST_P(RowwiseTest, NormAgreesWithTheOracleAndTapsItsInput) {
   for (const int width : {64, 320, 2560, 4096}) {
     const int rows = 5, stride = 3 * width;

@@ -14,7 +14,7 @@ TEST(RooflineTest, TheDemoPairIsWithinTheLimitsOfTheMachine) {
   LocalOptions options;
   options.target_folder = BASTION_SOURCE_DIR "/deploy/demo_model/target";
   options.drafter_folder = BASTION_SOURCE_DIR "/deploy/demo_model/drafter";
-  options.threads = 2;
+  options.device.threads = 2;
   const auto stages = LocalStages::Create(options);
   ASSERT_TRUE(stages.ok()) << stages.status();
   const auto report = MeasureRoofline(**stages);

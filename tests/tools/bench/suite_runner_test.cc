@@ -24,7 +24,7 @@ Suite Small() {
 
 SuiteOptions Options() {
   SuiteOptions options;
-  options.local.threads = 2;
+  options.local.device.threads = 2;
   options.source_folder = BASTION_SOURCE_DIR;
   return options;
 }

@@ -10,14 +10,14 @@
 #include "common/hub/safetensors.h"
 #include "common/prior/transition_file.h"
 #include "drafter_service/draft/dflash.h"
-#include "engine/model/local_device.h"
+#include "engine/program/local_device.h"
 #include "gmock/gmock.h"
 #include "orchestrator/intake/served_model.h"
 #include "tests/support/golden_file.h"
 #include "tests/support/hub_fixtures.h"
 #include "tests/support/temp_folder.h"
 #include "tools/doctor/checkpoint_report.h"
-#include "verifier_service/model/cpu_target.h"
+#include "verifier_service/model/target_model.h"
 
 namespace bastion::doctor {
 namespace {
@@ -196,9 +196,9 @@ class CheckpointCheckTest : public ::testing::TestWithParam<Damage> {
     nn::EngineOptions engine;
     engine.device = local_.device;
     engine.kv_tokens = 1024;
-    const absl::Status verifier = verifier::LoadCpuTarget(target_, engine).status();
+    const absl::Status verifier = verifier::LoadTarget(target_, engine).status();
     if (!verifier.ok()) return verifier;
-    const absl::Status drafter = drafter::LoadCpuDflash(drafter_, target_, engine).status();
+    const absl::Status drafter = drafter::DflashModel::Load(drafter_, target_, engine).status();
     if (!drafter.ok()) return drafter;
     const auto model = ServedModel::Load(target_);
     if (!model.ok()) return model.status();
@@ -238,8 +238,8 @@ TEST_F(CheckpointCheckTest, TheCheckKnowsWhatTheEnginesRead) {
     const auto target = CheckTarget(target_, engine);
     const auto drafter = CheckDrafter(drafter_, target_, engine);
     ASSERT_TRUE(target.ok() && drafter.ok()) << target.status() << drafter.status();
-    const auto loaded_target = verifier::LoadCpuTarget(target_, engine);
-    const auto loaded_drafter = drafter::LoadCpuDflash(drafter_, target_, engine);
+    const auto loaded_target = verifier::LoadTarget(target_, engine);
+    const auto loaded_drafter = drafter::DflashModel::Load(drafter_, target_, engine);
     ASSERT_TRUE(loaded_target.ok() && loaded_drafter.ok());
     EXPECT_EQ(target->cost.weight_bytes, (*loaded_target)->Cost().weight_bytes);
     EXPECT_EQ(target->cost.kv_bytes_per_token, (*loaded_target)->Cost().kv_bytes_per_token);
@@ -285,7 +285,7 @@ TEST_P(FamilyCheckTest, AGoodTargetRuns) {
   engine.device = local->device;
   engine.kv_tokens = 256;
   const auto checked = CheckTarget(target, engine);
-  const auto loaded = verifier::LoadCpuTarget(target, engine);
+  const auto loaded = verifier::LoadTarget(target, engine);
   ASSERT_TRUE(checked.ok() && loaded.ok()) << checked.status() << loaded.status();
   EXPECT_EQ(checked->cost.weight_bytes, (*loaded)->Cost().weight_bytes);
   EXPECT_EQ(checked->cost.multiply_adds_per_row, (*loaded)->Cost().multiply_adds_per_row);

@@ -3,10 +3,10 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
-#include "engine/model/local_device.h"
+#include "engine/program/local_device.h"
 #include "gtest/gtest.h"
 #include "tests/support/golden_file.h"
-#include "verifier_service/model/cpu_target.h"
+#include "verifier_service/model/target_model.h"
 
 namespace bastion::verifier {
 namespace {
@@ -16,8 +16,8 @@ const std::vector<TokenId> kShortPrompt = {3, 141, 59, 26, 53};
 class AuditTest : public ::testing::Test {
  protected:
   AuditTest() {
-    target_ = *LoadCpuTarget(testing::GoldenFolder("gqa2_untied_draft2") + "/target",
-                             {DType::kF32, device_.device, /*kv_tokens=*/256});
+    target_ = *LoadTarget(testing::GoldenFolder("gqa2_untied_draft2") + "/target",
+                          {DType::kF32, device_.device, /*kv_tokens=*/256});
     sequences_ = std::make_unique<SequenceTable>(target_->pages(), 4);
   }
 

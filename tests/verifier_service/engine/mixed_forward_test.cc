@@ -1,5 +1,5 @@
 // Tests that the rows of one forward do not influence each other, on a tiny random checkpoint.
-#include "engine/model/local_device.h"
+#include "engine/program/local_device.h"
 #include "gtest/gtest.h"
 #include "tests/support/golden_file.h"
 #include "verifier_service/engine/verifier_engine.h"

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "common/base/check.h"
-#include "engine/model/local_device.h"
+#include "engine/program/local_device.h"
 #include "verifier_service/engine/verifier_engine.h"
 
 namespace bastion::verifier {

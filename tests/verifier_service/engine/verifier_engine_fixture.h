@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "engine/model/local_device.h"
+#include "engine/program/local_device.h"
 #include "gtest/gtest.h"
 #include "tests/support/golden_file.h"
 #include "verifier_service/engine/verifier_engine.h"

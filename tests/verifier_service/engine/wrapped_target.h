@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "verifier_service/model/cpu_target.h"
+#include "verifier_service/model/target_model.h"
 
 namespace bastion::verifier {
 
@@ -33,19 +33,18 @@ class WrappedTarget : public Target {
   nn::PagePool& pages() override { return target_->pages(); }
   const hub::ModelConfig& config() const override { return target_->config(); }
   nn::ForwardCost Cost() const override { return target_->Cost(); }
-  std::string DescribeDevice() const override { return target_->DescribeDevice(); }
-  bool on_gpu() const override { return target_->on_gpu(); }
+  nn::Device& device() const override { return target_->device(); }
   DevicePeaks MeasurePeaks() override { return target_->MeasurePeaks(); }
 
  private:
   const std::unique_ptr<Target> target_;
 };
 
-// A TargetLoader for `Wrapped`, which wraps the target on the CPU.
+// A TargetLoader for `Wrapped`, which wraps the target.
 template <typename Wrapped>
 absl::StatusOr<std::unique_ptr<Target>> LoadWrapped(const std::string& folder,
                                                     const nn::EngineOptions& options) {
-  auto target = LoadCpuTarget(folder, options);
+  auto target = LoadTarget(folder, options);
   if (!target.ok()) return target.status();
   return std::make_unique<Wrapped>(*std::move(target));
 }

@@ -1,19 +1,20 @@
 // Attention with sinks and a window, compared with a plain implementation of the paper's procedure,
 // and with itself: a row has the same bits regardless of how rows are grouped into forwards.
-#include "engine/model/streaming_attention.h"
+#include "engine/host/streaming_attention.h"
 
 #include <cmath>
 #include <cstring>
 
 #include "common/base/check.h"
+#include "engine/cuda/cuda_device.h"
+#include "engine/host/host_device.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/support/golden_file.h"
+#include "tests/support/model_runner.h"
 #include "tests/support/streaming_reference.h"
 #include "verifier_service/engine/verifier_engine.h"
-#include "verifier_service/model/cuda_target.h"
-#include "verifier_service/model/forward.h"
 
 namespace bastion::verifier {
 namespace {
@@ -32,10 +33,11 @@ std::string Neox() { return std::string(BASTION_SOURCE_DIR) + "/deploy/demo_mode
 class Decoding {
  public:
   Decoding(const std::string& folder, DType dtype, const nn::StreamingWindow& window) {
-    nn::EngineOptions options = {.dtype = dtype, .device = {&kernels::CpuBackend(), &pool_}};
+    nn::EngineOptions options = {.dtype = dtype,
+                                 .device = nn::MakeHostDevice(kernels::CpuBackend(), pool_)};
     options.kv_tokens = 256;
     options.streaming = window;
-    auto model = TargetModel::Load(folder, options);
+    auto model = testing::ModelRunner::Load(folder, options);
     CHECK(model.ok()) << model.status();
     model_ = *std::move(model);
     CHECK(model_->cache().Reserve(table_, 128).ok());
@@ -45,26 +47,20 @@ class Decoding {
   std::vector<float> Run(const std::vector<TokenId>& tokens, int cached) {
     nn::RowBatch batch;
     batch.AddRun({&table_, cached, RowMask::kCausal}, tokens);
-    return Logits(batch);
+    return model_->Run(batch);
   }
   std::vector<float> RunTree(const DraftTree& tree, int cached) {
     std::vector<int> depths;
     for (NodeIndex i = 0; i < tree.rows(); ++i) depths.push_back(tree.depth(i));
     nn::RowBatch batch;
     batch.AddTree({&table_, cached}, tree.tokens(), depths, tree.AncestorBits());
-    return Logits(batch);
+    return model_->Run(batch);
   }
   int vocabulary() const { return model_->config().dims.vocabulary; }
 
  private:
-  std::vector<float> Logits(const nn::RowBatch& batch) {
-    model_->Forward(batch, {});
-    const LogitRows logits = model_->Logits(batch.rows());
-    return {logits.values, logits.values + size_t(logits.rows) * logits.vocabulary};
-  }
-
   kernels::ThreadPool pool_{2};
-  std::unique_ptr<TargetModel> model_;
+  std::unique_ptr<testing::ModelRunner> model_;
   nn::PageTable table_;
 };
 
@@ -184,10 +180,11 @@ INSTANTIATE_TEST_SUITE_P(Models, StreamingModelTest, ::testing::Values(Qwen(), N
 
 absl::Status LoadWith(const std::string& folder, const nn::StreamingWindow& window) {
   kernels::ThreadPool pool(1);
-  nn::EngineOptions options = {.dtype = DType::kF32, .device = {&kernels::CpuBackend(), &pool}};
+  nn::EngineOptions options = {.dtype = DType::kF32,
+                               .device = nn::MakeHostDevice(kernels::CpuBackend(), pool)};
   options.kv_tokens = 64;
   options.streaming = window;
-  return TargetModel::Load(folder, options).status();
+  return testing::ModelRunner::Load(folder, options).status();
 }
 
 TEST(StreamingOptionsTest, WindowsThatCannotWorkAreRefused) {
@@ -213,9 +210,13 @@ TEST(StreamingOptionsTest, AModelWithWindowsOfItsOwnIsRefused) {
 }
 
 TEST(StreamingOptionsTest, AGpuRefusesThem) {
+  kernels::ThreadPool pool(1);
+  const auto gpu = nn::OpenCudaDevice(0, /*gemm_table=*/"", {&kernels::CpuBackend(), &pool});
+  if (!gpu.ok()) GTEST_SKIP() << "no GPU: " << gpu.status();
   nn::EngineOptions options;
+  options.device = *gpu;
   options.streaming = kWindow;
-  const absl::Status status = LoadCudaTarget(Qwen(), options).status();
+  const absl::Status status = testing::ModelRunner::Load(Qwen(), options).status();
   EXPECT_TRUE(absl::IsUnimplemented(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("--device cpu"));
 }
@@ -226,7 +227,8 @@ TEST(StreamingOptionsTest, PagesAreNeverSharedAsPrefixes) {
   for (const bool streams : {false, true}) {
     VerifierOptions options;
     options.target_folder = Qwen();
-    options.engine = {.dtype = DType::kF32, .device = {&kernels::CpuBackend(), &pool}};
+    options.engine = {.dtype = DType::kF32,
+                      .device = nn::MakeHostDevice(kernels::CpuBackend(), pool)};
     options.engine.kv_tokens = 256;
     if (streams) options.engine.streaming = kWindow;
     const auto engine = *VerifierEngine::Create(options);

@@ -88,14 +88,21 @@ class AttentionCase {
     std::vector<AttentionSpan> spans;
     int row = 0;
     for (const TestSpan& span : spans_) {
-      const int rows = static_cast<int>(span.parents.size());
       bits.push_back(AncestorBits(span.parents));
       const bool causal = span.mask == RowMask::kFull && shape_.causal;
-      spans.push_back({row, rows, span.cached, span.pages.data(),
-                       causal ? RowMask::kCausal : span.mask, nullptr, (rows + 63) / 64});
-      row += rows;
+      AttentionSpan& expected = spans.emplace_back();
+      expected.first_row = row;
+      expected.rows = span.new_rows();
+      expected.cached = span.cached;
+      expected.pages = span.pages.data();
+      expected.mask = causal ? RowMask::kCausal : span.mask;
+      expected.words = static_cast<int>(span.parents.size() + 63) / 64;
+      expected.earlier = span.earlier;
+      row += span.new_rows();
     }
-    for (size_t b = 0; b < spans.size(); ++b) spans[b].ancestors = bits[b].data();
+    for (size_t b = 0; b < spans.size(); ++b) {
+      spans[b].ancestors = bits[b].data() + size_t(spans[b].earlier) * spans[b].words;
+    }
     kernels::AttentionArgs args;
     args.query = query_.data();
     args.output = output.data();
@@ -130,9 +137,9 @@ class AttentionCase {
                            : span.form == Form::kBlock ? RowMask::kFull
                                                        : RowMask::kAncestors;
       const int count = (span.cached + span.rows + kPageTokens - 1) / kPageTokens;
-      spans_.push_back({span.cached, mask, parents, std::vector<int32_t>(count), {}});
+      spans_.push_back({span.cached, mask, parents, std::vector<int32_t>(count), {}, span.earlier});
       pages_ += count;
-      used_ += span.rows;
+      used_ += spans_.back().new_rows();
     }
     std::vector<int32_t> order(pages_ + 1);  // One page is unused.
     std::iota(order.begin(), order.end(), 0);
@@ -152,7 +159,8 @@ class AttentionCase {
     size_t row = 0;
     for (size_t b = 0; b < spans_.size(); ++b) {
       const uint32_t own = seed + 97 * spans_[b].cached + 89 * spans_[b].parents.size();
-      const size_t rows = spans_[b].parents.size(), tokens = spans_[b].cached + rows;
+      const size_t rows = spans_[b].new_rows();
+      const size_t tokens = spans_[b].cached + spans_[b].parents.size();
       const size_t row_elements = size_t(shape_.kv_heads) * shape_.head_dim;
       const std::vector<float> query = Rounded(dtype_, RandomFloats(rows * width(), own + 1, 1.5f));
       std::copy(query.begin(), query.end(), query_.begin() + row * width());

@@ -22,7 +22,11 @@ class AttentionPlanTest : public testing::TestWithParam<Heads> {
     std::vector<Span> spans;
     int row = 0;
     for (const auto& [rows, cached] : rows_and_cached) {
-      spans.push_back({static_cast<int>(spans.size()), row, rows, cached, RowMask::kAncestors});
+      spans.push_back({.index = static_cast<int>(spans.size()),
+                       .first_row = row,
+                       .rows = rows,
+                       .cached = cached,
+                       .mask = RowMask::kAncestors});
       row += rows;
     }
     return spans;
@@ -39,7 +43,7 @@ class AttentionPlanTest : public testing::TestWithParam<Heads> {
 TEST_P(AttentionPlanTest, ChunksConsistOfWholeKeyTilesAndCoverAllKeys) {
   for (const int rows : {1, 4, 5, 8, 9, 16, 17, 100, 512}) {
     for (const int cached : {0, 1, 63, 64, 127, 128, 500, 2048, 32768, 200000}) {
-      const Span span = {0, 0, rows, cached, RowMask::kCausal};
+      const Span span = {.rows = rows, .cached = cached};
       const Cut cut = attention::CutSpan(Args(), span);
       EXPECT_EQ(cut.chunk_keys % attention::kTileKeys, 0);
       EXPECT_GE(cut.chunks * cut.chunk_keys, span.length());

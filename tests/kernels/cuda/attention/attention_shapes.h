@@ -14,8 +14,9 @@ enum class Form { kChain, kTree, kPath, kBlock };
 
 struct SpanShape {
   int cached = 0;
-  int rows = 0;
+  int rows = 0;  // Those of the whole tree.
   Form form = Form::kChain;
+  int earlier = 0;  // The first rows of the tree, which are in the cache and have no queries.
 };
 
 struct AttentionShape {
@@ -101,6 +102,15 @@ inline void AddRagged(std::vector<AttentionShape>& shapes) {
   shapes.push_back({"WindowOfOneKey", 2, 1, 64, {{100, 20, Form::kTree}, {3, 5, Form::kChain}}, 1});
   shapes.push_back({"WindowInALongContext", 4, 1, 64, {{1500, 20, Form::kTree}}, 400});
   shapes.push_back({"WindowAndChainOfManyTiles", 1, 1, 64, {{90, 180, Form::kChain}}, 70});
+  // Later rounds of a drafter: only the last rows of each tree are new.
+  const std::vector<SpanShape> rounds = {{45, 33, Form::kTree, 12},
+                                         {300, 5, Form::kTree, 4},
+                                         {0, 70, Form::kTree, 64},
+                                         {33, 150, Form::kTree, 90},
+                                         {130, 3, Form::kTree}};
+  shapes.push_back({"LaterRounds", 4, 2, 64, rounds});
+  shapes.push_back({"LaterRoundsWithinWindow", 4, 2, 64, rounds, 4});
+  shapes.push_back({"LaterRoundsWithinWideWindow", 2, 1, 128, rounds, 48});
   std::vector<SpanShape> many;
   for (int b = 0; b < 150; ++b) many.push_back({b % 40, 1 + b % 3, Form::kTree});
   shapes.push_back({"ManySequences", 1, 1, 32, many});

@@ -1,0 +1,241 @@
+#include "engine/cuda/cuda_activations.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+
+namespace bastion::nn {
+
+using kernels::Rows;
+
+absl::Status CheckKernelsSupport(const hub::ModelConfig& config) {
+  const ModelDims& dims = config.dims;
+  if (!kernels::cuda::AttentionSupports(dims.query_heads, dims.kv_heads, dims.head_dim)) {
+    return absl::UnimplementedError(absl::StrCat(
+        "the GPU attention kernel does not support ", dims.query_heads, " query heads with ",
+        dims.kv_heads, " KV heads of size ", dims.head_dim, "; use --device cpu"));
+  }
+  const hub::ExpertsConfig& experts = config.blocks.experts;
+  if (experts.count <= kernels::cuda::kMaxExperts && dims.hidden % 8 == 0 &&
+      experts.intermediate % 8 == 0) {
+    return absl::OkStatus();
+  }
+  return absl::UnimplementedError(absl::StrCat(
+      "the GPU kernels do not support ", experts.count, " experts of width ", experts.intermediate,
+      " with hidden size ", dims.hidden, ": the limit is ", kernels::cuda::kMaxExperts,
+      " experts, and widths must be multiples of 8; use --device cpu"));
+}
+
+absl::StatusOr<std::unique_ptr<CudaActivations>> CudaActivations::Create(
+    const hub::ModelConfig& config, DType type, const StepCapacity& capacity, Gpu& gpu) {
+  auto activations = std::unique_ptr<CudaActivations>(new CudaActivations(config, type, gpu));
+  RETURN_IF_ERROR(activations->Allocate(capacity));
+  if (config.blocks.experts.count > 0) {
+    RETURN_IF_ERROR(activations->AllocateExperts(capacity.rows));
+  }
+  return activations;
+}
+
+absl::Status CudaActivations::Allocate(const StepCapacity& capacity) {
+  const size_t rows = capacity.rows, element = BytesPerElement(type_);
+  // The inner rows of a step, or of its choices of experts.
+  const size_t inner = std::max(rows * dims_.intermediate,
+                                rows * experts_config_.chosen * experts_config_.intermediate);
+  const auto allocate = [](Memory& memory, size_t bytes) -> absl::Status {
+    ASSIGN_OR_RETURN(memory, Memory::OnDevice(bytes, "activations; lower --max_rows"));
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(allocate(hidden_, rows * dims_.hidden * sizeof(float)));
+  RETURN_IF_ERROR(allocate(normed_, rows * dims_.hidden * element));
+  RETURN_IF_ERROR(allocate(wanted_, rows * dims_.hidden * element));
+  RETURN_IF_ERROR(allocate(qkv_, rows * (2 * kv_width() + query_width()) * sizeof(float)));
+  RETURN_IF_ERROR(allocate(query_, rows * query_width() * element));
+  RETURN_IF_ERROR(allocate(attention_, rows * query_width() * element));
+  RETURN_IF_ERROR(allocate(gate_up_, 2 * inner * sizeof(float)));
+  RETURN_IF_ERROR(allocate(activation_, inner * element));
+  return allocate(scratch_, kernels::cuda::AttentionScratchBytes(capacity.rows, capacity.spans,
+                                                                 dims_.query_heads, dims_.kv_heads,
+                                                                 dims_.head_dim));
+}
+
+absl::Status CudaActivations::AllocateExperts(size_t rows) {
+  const size_t count = experts_config_.count, choices = rows * experts_config_.chosen;
+  const auto allocate = [](Memory& memory, size_t bytes) -> absl::Status {
+    ASSIGN_OR_RETURN(memory, Memory::OnDevice(bytes, "experts; lower --max_rows"));
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(allocate(router_logits_, rows * count * sizeof(float)));
+  RETURN_IF_ERROR(allocate(weights_, choices * sizeof(float)));
+  RETURN_IF_ERROR(allocate(experts_, choices * sizeof(int32_t)));
+  RETURN_IF_ERROR(allocate(begins_, (count + 1) * sizeof(int32_t)));
+  RETURN_IF_ERROR(allocate(sources_, choices * sizeof(int32_t)));
+  RETURN_IF_ERROR(allocate(places_, choices * sizeof(int32_t)));
+  RETURN_IF_ERROR(allocate(outputs_, choices * dims_.hidden * sizeof(float)));
+  ASSIGN_OR_RETURN(touched_, Memory::OnHost(dims_.layers * sizeof(int32_t), "counts of experts"));
+  return absl::OkStatus();
+}
+
+void CudaActivations::Embed(const Rows& rows, const void* table, DType type) {
+  kernels::cuda::Embed({rows, table, type, hidden_.as<float>(), dims_.hidden}, *gpu_.stream);
+}
+
+void CudaActivations::Project(const Rows& rows, const Matrix& matrix, const void* input) {
+  gpu_.products->Multiply(matrix, {input, hidden_.as<float>(), rows.row_capacity});
+}
+
+void CudaActivations::Normalize(const Rows& rows, const Norm& norm, const Tap& tap) {
+  const float* const weight = norm.weight.as<float>();
+  switch (norm.kind) {
+    case hub::NormKind::kRms:
+      kernels::cuda::RmsNorm({hidden_.as<float>(), weight, normed_.as<void>(), tap.to, tap.stride,
+                              type_, rows.row_capacity, norm.width, norm.epsilon},
+                             *gpu_.stream);
+      return;
+    case hub::NormKind::kLayer:
+      kernels::cuda::LayerNorm(
+          {hidden_.as<float>(), weight, norm.bias.as<float>(), normed_.as<void>(), tap.to,
+           tap.stride, type_, rows.row_capacity, norm.width, norm.epsilon},
+          *gpu_.stream);
+      return;
+  }
+}
+
+kernels::cuda::QkvArgs CudaActivations::KernelArgs(const Rows& rows, const QkvArgs& args) const {
+  kernels::cuda::QkvArgs project;
+  project.rows = rows;
+  project.query_out = query_.as<void>();
+  project.query_norm = args.query_norm->as<float>();  // Null without such norms.
+  project.key_norm = args.key_norm->as<float>();
+  project.rotary_dims = args.rotary_dims;
+  project.cosine_sine = args.rotary;
+  project.cache = args.cache;
+  project.query_heads = dims_.query_heads;
+  project.key = qkv_.as<float>();
+  project.value = qkv_.as<float>() + kv_width();
+  project.epsilon = args.epsilon;
+  return project;
+}
+
+void CudaActivations::Qkv(const Rows& rows, const QkvArgs& args) {
+  if (args.norm != nullptr) Normalize(rows, *args.norm, args.tap);
+  gpu_.products->Multiply(*args.qkv, {normed_.as<void>(), qkv_.as<float>(), rows.row_capacity});
+  kernels::cuda::QkvArgs project = KernelArgs(rows, args);
+  project.query = qkv_.as<float>() + 2 * kv_width();
+  project.stride = 2 * kv_width() + query_width();
+  kernels::cuda::Qkv(project, *gpu_.stream);
+}
+
+void CudaActivations::StoreKeysValues(const Rows& rows, const QkvArgs& args) {
+  Matrix keys_values = *args.qkv;
+  keys_values.rows = 2 * kv_width();  // The first rows of the matrix.
+  gpu_.products->Multiply(keys_values, {normed_.as<void>(), qkv_.as<float>(), rows.row_capacity});
+  kernels::cuda::QkvArgs project = KernelArgs(rows, args);
+  project.stride = keys_values.rows;
+  kernels::cuda::Qkv(project, *gpu_.stream);
+}
+
+void CudaActivations::Attend(const Rows& rows, const AttendArgs& args) {
+  kernels::cuda::AttentionArgs attend;
+  attend.rows = rows;
+  attend.query = query_.as<void>();
+  attend.output = attention_.as<void>();
+  attend.cache = args.cache;
+  attend.query_heads = dims_.query_heads;
+  attend.window = args.window;
+  attend.causal = args.causal;
+  attend.scale = 1.0f / std::sqrt(static_cast<float>(dims_.head_dim));
+  attend.scratch = scratch_.as<void>();
+  attend.multiprocessors = gpu_.info.multiprocessors;
+  kernels::cuda::Attention(attend, *gpu_.stream);
+}
+
+void CudaActivations::AddAttention(const Rows& rows, const Matrix& output) {
+  gpu_.products->Multiply(output, {attention_.as<void>(), hidden_.as<float>(), rows.row_capacity,
+                                   /*accumulate=*/true});
+}
+
+void CudaActivations::GateUp(const Rows& rows, const Norm& norm, const Matrix& gate_up,
+                             hub::MlpKind kind) {
+  Normalize(rows, norm, {});
+  const int count = rows.row_capacity, width = dims_.intermediate;
+  float* const inner = gate_up_.as<float>();
+  gpu_.products->Multiply(gate_up, {normed_.as<void>(), inner, count});
+  switch (kind) {
+    case hub::MlpKind::kGatedSilu:
+      kernels::cuda::SiluMul({inner, activation_.as<void>(), type_, count, width}, *gpu_.stream);
+      return;
+    case hub::MlpKind::kGelu:
+      kernels::cuda::Gelu({inner, activation_.as<void>(), type_, count, width}, *gpu_.stream);
+      return;
+  }
+}
+
+void CudaActivations::AddMlp(const Rows& rows, const Matrix& down) {
+  gpu_.products->Multiply(down, {activation_.as<void>(), hidden_.as<float>(), rows.row_capacity,
+                                 /*accumulate=*/true});
+}
+
+kernels::cuda::ExpertProductArgs CudaActivations::ProductOf(const Matrix& matrices) const {
+  kernels::cuda::ExpertProductArgs args;
+  args.weight = matrices.data();
+  args.begins = begins_.as<int32_t>();
+  args.dtype = type_;
+  args.experts_total = matrices.count;
+  args.columns = matrices.rows;
+  args.depth = matrices.columns;
+  return args;
+}
+
+void CudaActivations::AddExperts(const Rows& rows, const ExpertArgs& args) {
+  Normalize(rows, *args.norm, {});
+  const hub::ExpertsConfig& config = *args.config;
+  const int count = rows.row_capacity, choices = count * config.chosen;
+  kernels::cuda::Stream& stream = *gpu_.stream;
+  auto* const experts = experts_.as<int32_t>();
+  gpu_.products->Multiply(*args.router, {normed_.as<void>(), router_logits_.as<float>(), count});
+  kernels::cuda::Route({router_logits_.as<float>(), experts, weights_.as<float>(), count,
+                        config.count, config.chosen, config.normalize},
+                       stream);
+  kernels::cuda::Group(
+      {rows, experts, begins_.as<int32_t>(), sources_.as<int32_t>(), places_.as<int32_t>(),
+       touched_.as<int32_t>() + args.layer, config.count, config.chosen},
+      stream);
+  kernels::cuda::ExpertProductArgs up = ProductOf(*args.gate_up);
+  up.x = normed_.as<void>();
+  up.sources = sources_.as<int32_t>();
+  up.y = gate_up_.as<float>();
+  kernels::cuda::ExpertProduct(up, stream);
+  kernels::cuda::SiluMul(
+      {gate_up_.as<float>(), activation_.as<void>(), type_, choices, config.intermediate}, stream);
+  kernels::cuda::ExpertProductArgs down = ProductOf(*args.down);
+  down.x = activation_.as<void>();
+  down.y = outputs_.as<float>();
+  kernels::cuda::ExpertProduct(down, stream);
+  kernels::cuda::Combine({outputs_.as<float>(), places_.as<int32_t>(), weights_.as<float>(),
+                          hidden_.as<float>(), count, config.chosen, dims_.hidden},
+                         stream);
+}
+
+void CudaActivations::Head(const Matrix& head, const int32_t* wanted, int rows, Logits& logits) {
+  const void* x = normed_.as<void>();
+  if (wanted != nullptr) {
+    kernels::cuda::GatherRows({x, wanted, wanted_.as<void>(), type_, rows, dims_.hidden},
+                              *gpu_.stream);
+    x = wanted_.as<void>();
+  }
+  gpu_.products->Multiply(head, {x, logits.Reserve(rows), rows});
+}
+
+double CudaActivations::touched_experts() const {
+  double sum = 0;
+  for (size_t layer = 0; layer < expert_layers_.size(); ++layer) {
+    if (expert_layers_[layer]) sum += touched_.as<int32_t>()[layer];
+  }
+  const auto layers = std::count(expert_layers_.begin(), expert_layers_.end(), true);
+  return layers == 0 ? 0 : sum / static_cast<double>(layers);
+}
+
+}  // namespace bastion::nn

@@ -1,0 +1,79 @@
+// The operations of a decoder block on a GPU: each is a composition of kernels. The residual stream
+// and the outputs of products are fp32. The inputs of products, the queries and the KV cache have
+// the type of the weights.
+#ifndef BASTION_ENGINE_CUDA_CUDA_ACTIVATIONS_H_
+#define BASTION_ENGINE_CUDA_CUDA_ACTIVATIONS_H_
+
+#include <memory>
+#include <vector>
+
+#include "engine/cuda/products.h"
+#include "engine/model/device.h"
+#include "kernels/cuda/ops.h"
+#include "kernels/cuda/runtime/runtime.h"
+
+namespace bastion::nn {
+
+// What the operations run on.
+struct Gpu {
+  kernels::cuda::DeviceInfo info;
+  std::unique_ptr<kernels::cuda::Stream> stream;
+  std::unique_ptr<Products> products;
+};
+
+// UNIMPLEMENTED for models that the kernels do not support.
+[[nodiscard]] absl::Status CheckKernelsSupport(const hub::ModelConfig& config);
+
+class CudaActivations final : public Activations {
+ public:
+  // Memory for steps of at most `capacity`. `gpu` must outlive this object.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<CudaActivations>> Create(
+      const hub::ModelConfig& config, DType type, const StepCapacity& capacity, Gpu& gpu);
+
+  void Embed(const kernels::Rows& rows, const void* table, DType type) override;
+  void Project(const kernels::Rows& rows, const Matrix& matrix, const void* input) override;
+  void Normalize(const kernels::Rows& rows, const Norm& norm, const Tap& tap) override;
+  void Qkv(const kernels::Rows& rows, const QkvArgs& args) override;
+  void StoreKeysValues(const kernels::Rows& rows, const QkvArgs& args) override;
+  void Attend(const kernels::Rows& rows, const AttendArgs& args) override;
+  void AddAttention(const kernels::Rows& rows, const Matrix& output) override;
+  void GateUp(const kernels::Rows& rows, const Norm& norm, const Matrix& gate_up,
+              hub::MlpKind kind) override;
+  void AddMlp(const kernels::Rows& rows, const Matrix& down) override;
+  void AddExperts(const kernels::Rows& rows, const ExpertArgs& args) override;
+  void Head(const Matrix& head, const int32_t* wanted, int rows, Logits& logits) override;
+  double touched_experts() const override;
+
+ private:
+  using Memory = kernels::cuda::Memory;
+
+  CudaActivations(const hub::ModelConfig& config, DType type, Gpu& gpu)
+      : dims_(config.dims),
+        experts_config_(config.blocks.experts),
+        expert_layers_(config.expert_layers),
+        type_(type),
+        gpu_(gpu) {}
+
+  [[nodiscard]] absl::Status Allocate(const StepCapacity& capacity);
+  [[nodiscard]] absl::Status AllocateExperts(size_t rows);
+  [[nodiscard]] kernels::cuda::QkvArgs KernelArgs(const kernels::Rows& rows,
+                                                  const QkvArgs& args) const;
+  [[nodiscard]] kernels::cuda::ExpertProductArgs ProductOf(const Matrix& matrices) const;
+  [[nodiscard]] int kv_width() const { return dims_.kv_heads * dims_.head_dim; }
+  [[nodiscard]] int query_width() const { return dims_.query_heads * dims_.head_dim; }
+
+  const ModelDims dims_;
+  const hub::ExpertsConfig experts_config_;
+  const std::vector<bool> expert_layers_;  // Whether a layer has experts.
+  const DType type_;
+  Gpu& gpu_;
+  Memory hidden_, normed_, wanted_, qkv_, query_, attention_, gate_up_, activation_, scratch_;
+  Memory router_logits_, weights_;              // [R, E], [R, k]
+  Memory experts_, begins_, sources_, places_;  // [R, k], [E + 1], [R k], [R, k]
+  Memory outputs_;                              // [R k, C]; gate_up_ [R k, 2 I] and activation_ too
+  Memory touched_;                              // [L], host memory
+};
+
+}  // namespace bastion::nn
+
+#endif  // BASTION_ENGINE_CUDA_CUDA_ACTIVATIONS_H_
