@@ -148,6 +148,14 @@ class LinkChecks(unittest.TestCase):
         cmake = "set(FILES a.cc)\nbastion_library(NAME wire SRCS ${FILES} DEPS absl::time)\n"
         self.assertEqual(len(self.links(cmake, ("common/wire/a.cc", ""), header)), 1)
 
+    def test_sources_that_a_pattern_finds_are_checked(self):
+        source = ("common/wire/a.cc", '#include "common/base/b.h"\n')
+        cmake = ("file(GLOB SOURCES RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS *.cc)\n%s"
+                 "bastion_library(NAME wire SRCS ${SOURCES} DEPS absl::time)\n")
+        self.assertEqual(len(self.links(cmake % "", source)), 1)
+        self.assertFalse(self.links(cmake % "", ("common/wire/deeper/a.cc", source[1])))
+        self.assertFalse(self.links(cmake % "list(REMOVE_ITEM SOURCES a.cc)\n", source))
+
 
 class PreprocessorChecks(unittest.TestCase):
     GUARD = "#ifndef BASTION_COMMON_BASE_A_H_\n#define BASTION_COMMON_BASE_A_H_\n#endif\n"

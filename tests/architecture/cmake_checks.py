@@ -1,6 +1,7 @@
 """Checks that every CMake target lists the targets whose headers it includes."""
 
 import dataclasses
+import fnmatch
 import os
 import re
 
@@ -12,6 +13,8 @@ _CALL = re.compile(r"\bbastion_(?:library|binary|cuda_library)\s*\(([^()]*)\)")
 _PLAIN = re.compile(r"\badd_library\s*\((\w+)\s+STATIC\s([^()]*)\)")
 _LINK = r"\btarget_link_libraries\s*\({}\s+PUBLIC\s([^()]*)\)"
 _SET = re.compile(r"\bset\s*\((\w+)\s+([^()]*)\)")
+_GLOB = re.compile(r"\bfile\s*\(GLOB (\w+) RELATIVE \${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS ([^()]*)\)")
+_REMOVE = re.compile(r"\blist\s*\(REMOVE_ITEM (\w+)\s([^()]*)\)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,11 +37,23 @@ def _sections(words):
     return found
 
 
-def targets_of(file):
-    """The targets that a CMakeLists.txt declares."""
-    text = re.sub(r"#[^\n]*", "", file.text)
+def _variables(text, folder, paths):
+    """The lists of words that the text of a CMakeLists.txt in `folder` sets, also those of the files that it globs."""
     variables = {name: value.split() for name, value in _SET.findall(text)}
+    inside = [os.path.relpath(path, folder) for path in paths if path.startswith(folder + "/")]
+    for name, patterns in _GLOB.findall(text):
+        variables[name] = [path for pattern in patterns.split() for path in inside
+                           if path.count("/") == pattern.count("/") and fnmatch.fnmatch(path, pattern)]
+    for name, removed in _REMOVE.findall(text):
+        variables[name] = [path for path in variables[name] if path not in removed.split()]
+    return variables
+
+
+def targets_of(file, paths):
+    """The targets that a CMakeLists.txt declares in a tree of `paths`."""
+    text = re.sub(r"#[^\n]*", "", file.text)
     folder = os.path.dirname(file.path)
+    variables = _variables(text, folder, paths)
     for call in _CALL.finditer(text):
         words = []
         for word in call.group(1).split():
@@ -82,7 +97,7 @@ def _parts(target, by_path):
 def linked_dependencies(files):
     """A target's DEPS name the target of every header that its files include."""
     cmake = [f for f in files if f.path.endswith("CMakeLists.txt") and not f.path.startswith("tests/")]
-    targets = [target for file in cmake for target in targets_of(file)]
+    targets = [target for file in cmake for target in targets_of(file, [f.path for f in files])]
     headers, folders = _owners(targets)
     by_path = {file.path: file for file in files}
     for target in targets:
