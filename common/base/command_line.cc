@@ -108,7 +108,9 @@ bool IsRequired(const ProgramInfo& info, absl::string_view name) {
 
 // Old names of flags, and their names today.
 constexpr std::pair<absl::string_view, absl::string_view> kRenamedFlags[] = {
-    {"calibration_limit", "profile_limit"}, {"calibration_table", "latency_profile"}};
+    {"calibration_limit", "profile_limit"},
+    {"calibration_table", "latency_profile"},
+    {"drafter_dtype", "drafter_weights"}};
 
 }  // namespace
 

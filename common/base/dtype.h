@@ -9,38 +9,28 @@
 
 namespace bastion {
 
-// Checkpoints store weights as floats. Kernels accept fp32, bf16 and, for weights only, int8. The
-// other integer types occur in tables, e.g. common/prior/transition_table.h.
-enum class DType { kF32, kBF16, kF16, kInt8, kU16, kI32, kU32, kI64, kU64 };
+// Activations are fp32 or bf16, and checkpoints store weights as floats. The integer types occur in
+// tables, e.g. common/prior/transition_table.h. Packed weights have a WeightFormat.
+enum class DType { kF32, kBF16, kF16, kU16, kI32, kU32, kI64, kU64 };
 
-[[nodiscard]] constexpr size_t BytesPerElement(DType dtype) {
-  switch (dtype) {
-    case DType::kInt8:
-      return 1;
-    case DType::kBF16:
-    case DType::kF16:
-    case DType::kU16:
-      return 2;
-    case DType::kI64:
-    case DType::kU64:
-      return 8;
-    default:
-      return 4;
-  }
+// Bytes of `elements` elements.
+[[nodiscard]] constexpr size_t Bytes(DType dtype, int64_t elements) {
+  constexpr int kBytes[] = {4, 2, 2, 2, 4, 4, 8, 8};
+  return static_cast<size_t>(elements) * kBytes[static_cast<size_t>(dtype)];
 }
 
 [[nodiscard]] constexpr bool IsFloat(DType dtype) { return dtype <= DType::kF16; }
 
 // Name in flags and reports, e.g. "bf16".
 [[nodiscard]] constexpr const char* Name(DType dtype) {
-  constexpr const char* kNames[] = {"fp32",  "bf16",   "fp16",  "int8",  "uint16",
+  constexpr const char* kNames[] = {"fp32",  "bf16",   "fp16",  "uint16",
                                     "int32", "uint32", "int64", "uint64"};
   return kNames[static_cast<size_t>(dtype)];
 }
 
 // Name in a safetensors header, e.g. "BF16".
 [[nodiscard]] constexpr const char* SafetensorsName(DType dtype) {
-  constexpr const char* kNames[] = {"F32", "BF16", "F16", "I8", "U16", "I32", "U32", "I64", "U64"};
+  constexpr const char* kNames[] = {"F32", "BF16", "F16", "U16", "I32", "U32", "I64", "U64"};
   return kNames[static_cast<size_t>(dtype)];
 }
 

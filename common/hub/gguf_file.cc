@@ -248,9 +248,8 @@ absl::Status SetType(uint32_t id, Entry& entry) {
 // Sets the bytes that the shape and the type take.
 absl::Status SetBytes(Entry& entry) {
   const bool plain = entry.view.blocks == BlockFormat::kNone;
-  const BlockShape block = plain
-                               ? BlockShape{1, static_cast<int>(BytesPerElement(entry.view.dtype))}
-                               : ShapeOf(entry.view.blocks);
+  const BlockShape block = plain ? BlockShape{1, static_cast<int>(Bytes(entry.view.dtype, 1))}
+                                 : ShapeOf(entry.view.blocks);
   if (entry.view.shape.back() % block.elements != 0) {
     return absl::InvalidArgumentError(absl::StrCat("tensor '", entry.name, "' has rows of ",
                                                    entry.view.shape.back(),

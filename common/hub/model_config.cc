@@ -161,7 +161,7 @@ absl::Status ReadDType(const JsonObject& json, ModelConfig& config) {
                          absl::StrCat("is '", name, "'; it must be float32, bfloat16 or float16"));
   }
   config.dtype = *dtype;
-  config.dims.bytes_per_element = static_cast<int>(BytesPerElement(*dtype));
+  config.dims.bytes_per_weight = static_cast<double>(Bytes(*dtype, 1));
   return absl::OkStatus();
 }
 

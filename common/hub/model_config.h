@@ -106,7 +106,7 @@ struct SpecialTokens {
 struct ModelConfig {
   ModelKind kind = ModelKind::kTarget;
   std::string architecture;
-  ModelDims dims;  // bytes_per_element belongs to `dtype`.
+  ModelDims dims;  // bytes_per_weight belongs to `dtype`.
   int max_positions = 0;
   BlockConfig blocks;
   TensorNames names;

@@ -45,7 +45,7 @@ absl::StatusOr<TensorView> SafetensorsFile::Tensor(const std::string& name) cons
                      "; supported: ", absl::StrJoin(kSafetensorsDTypes, ", ", name_of)));
   }
   const char* data = file_->bytes().data() + entry.begin;
-  if (reinterpret_cast<uintptr_t>(data) % BytesPerElement(*dtype) != 0) {
+  if (reinterpret_cast<uintptr_t>(data) % Bytes(*dtype, 1) != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(path(), ": tensor '", name, "' begins at byte ", entry.begin,
                      ", which is not aligned to its dtype ", entry.dtype,

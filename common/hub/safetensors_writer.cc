@@ -25,7 +25,7 @@ static_assert(std::endian::native == std::endian::little, "safetensors is little
 std::vector<NamedTensor> WidestFirst(absl::Span<const NamedTensor> tensors) {
   std::vector<NamedTensor> ordered(tensors.begin(), tensors.end());
   std::stable_sort(ordered.begin(), ordered.end(), [](const NamedTensor& a, const NamedTensor& b) {
-    return BytesPerElement(a.view.dtype) > BytesPerElement(b.view.dtype);
+    return Bytes(a.view.dtype, 1) > Bytes(b.view.dtype, 1);
   });
   return ordered;
 }
@@ -35,8 +35,9 @@ std::string Header(const std::vector<NamedTensor>& tensors) {
   nlohmann::json entries = nlohmann::json::object();
   size_t begin = 0;
   for (const auto& [name, view] : tensors) {
-    size_t bytes = BytesPerElement(view.dtype);
-    for (const int64_t size : view.shape) bytes *= static_cast<size_t>(size);
+    int64_t elements = 1;
+    for (const int64_t size : view.shape) elements *= size;
+    const size_t bytes = Bytes(view.dtype, elements);
     CHECK_EQ(bytes, view.bytes) << "bytes of tensor '" << name << "'";
     CHECK(!entries.contains(name)) << "two tensors are named '" << name << "'";
     entries[name] = {{"dtype", SafetensorsName(view.dtype)},

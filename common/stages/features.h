@@ -60,9 +60,7 @@ struct Features {
   DeviceRows device = {};  // Replaces `bytes` if the rows are in GPU memory.
 
   [[nodiscard]] bool on_device() const { return device.ring != nullptr; }
-  [[nodiscard]] size_t row_bytes() const {
-    return static_cast<size_t>(width) * BytesPerElement(type);
-  }
+  [[nodiscard]] size_t row_bytes() const { return Bytes(type, width); }
   [[nodiscard]] int rows() const {
     if (on_device()) return device.rows;
     return width == 0 ? 0 : static_cast<int>(bytes.size() / row_bytes());

@@ -157,7 +157,7 @@ struct ModelDims {
   int head_dim = 0;                 // D
   int intermediate = 0;             // I
   int vocabulary = 0;               // V
-  int bytes_per_element = 4;        // Bytes of a weight.
+  double bytes_per_weight = 4;      // May be a fraction, e.g. 0.5 for a format of 4 bits.
   int state_bytes_per_element = 0;  // Bytes of a key, value or activation. 0: the same.
   MlpDims mlp = {};
 
@@ -165,7 +165,7 @@ struct ModelDims {
   // True if the models differ at most in the formats of their numbers, and in `mlp`, which older
   // versions do not report.
   [[nodiscard]] bool SameShape(ModelDims other) const {
-    other.bytes_per_element = bytes_per_element;
+    other.bytes_per_weight = bytes_per_weight;
     other.state_bytes_per_element = state_bytes_per_element;
     other.mlp = mlp;
     return *this == other;

@@ -1,4 +1,6 @@
 // The part of codec.h that describes services.
+#include <cmath>
+
 #include "common/base/peer_text.h"
 #include "common/wire/codec.h"
 
@@ -29,7 +31,8 @@ void Encode(const TargetInfo& info, proto::TargetInfo& out) {
   out.set_head_dim(info.dims.head_dim);
   out.set_intermediate(info.dims.intermediate);
   out.set_vocabulary(info.dims.vocabulary);
-  out.set_bytes_per_element(info.dims.bytes_per_element);
+  out.set_bytes_per_element(static_cast<int>(std::ceil(info.dims.bytes_per_weight)));
+  out.set_bytes_per_weight(info.dims.bytes_per_weight);
   out.set_state_bytes_per_element(info.dims.state_bytes_per_element);
   Encode(info.dims.mlp, *out.mutable_mlp());
   out.set_bytes_per_second(info.peaks.bytes_per_second);
@@ -54,7 +57,8 @@ TargetInfo Decode(const proto::TargetInfo& in) {
                .head_dim = in.head_dim(),
                .intermediate = in.intermediate(),
                .vocabulary = in.vocabulary(),
-               .bytes_per_element = in.bytes_per_element(),
+               .bytes_per_weight =
+                   in.bytes_per_weight() > 0 ? in.bytes_per_weight() : in.bytes_per_element(),
                .state_bytes_per_element = in.state_bytes_per_element()};
   if (in.has_mlp()) info.dims.mlp = Decode(in.mlp());
   info.peaks = {in.bytes_per_second(), in.flops_per_second()};

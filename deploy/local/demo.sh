@@ -11,7 +11,7 @@ usage() {
   cat <<'END'
 usage: deploy/local/demo.sh [--tiny | --target PATH --drafter DIR] [--chat]
                             [--prompt TEXT | --prompt-file FILE] [--max-new-tokens N]
-                            [--dtype bf16|fp32|int8] [--drafter-dtype bf16|fp32|int8|auto]
+                            [--weights bf16|fp32|int8] [--drafter-weights bf16|fp32|int8|auto]
                             [--serve [--http-listen ADDRESS] [--show-text]]
 
 Sets up the machine, builds, and starts verifier, drafter and orchestrator on local sockets with
@@ -26,10 +26,11 @@ deploy/chat_model. If that is not possible, the demo runs with the tiny pair.
   --prompt TEXT        the prompt of the answer and of the table
   --prompt-file FILE   file with the prompt
   --max-new-tokens N   maximum tokens per answer. Default: 128; 64 with --tiny
-  --dtype TYPE         type of the target's weights: bf16, fp32 or int8. Default: bf16
-  --drafter-dtype TYPE type of the drafter's weights: bf16, fp32, int8, or auto (int8 if the CPU has
+  --weights FORMAT     format of the target's weights: bf16, fp32 or int8. Default: bf16
+  --drafter-weights FORMAT
+                       format of the drafter's weights: bf16, fp32, int8, or auto (int8 if the CPU has
                        int8 instructions, else bf16). Default: auto for a pair of the demo in bf16,
-                       else the same as --dtype. It never changes the text
+                       else the same as --weights. It never changes the text
   --serve              instead of the answer and the table: leaves the services running until Ctrl-C,
                        and prints the address of the live console and example calls
   --http-listen ADDR   host:port of the console, of /metrics and of OpenAI's API. It has no
@@ -45,8 +46,8 @@ chat=no
 prompt_file=
 prompt=
 tokens=
-dtype=bf16
-drafter_dtype=
+weights=bf16
+drafter_weights=
 serve=no
 http=127.0.0.1:9070
 http_flags=()
@@ -61,8 +62,8 @@ while [ $# -gt 0 ]; do
     --prompt) prompt=${2:?"$1 needs a value"} ;;
     --prompt-file) prompt_file=${2:?"$1 needs a value"} ;;
     --max-new-tokens) tokens=${2:?"$1 needs a value"} ;;
-    --dtype) dtype=${2:?"$1 needs a value"} ;;
-    --drafter-dtype) drafter_dtype=${2:?"$1 needs a value"} ;;
+    --weights | --dtype) weights=${2:?"$1 needs a value"} ;;
+    --drafter-weights | --drafter-dtype) drafter_weights=${2:?"$1 needs a value"} ;;
     --http-listen) http=${2:?"$1 needs a value"} ;;
     --tiny | --chat | --serve | --show-text)
       case $1 in
@@ -118,9 +119,9 @@ tokens=${tokens:-64}
 if [ -n "$prompt$prompt_file" ]; then prompts=; fi
 if [ -n "$prompt_file" ]; then prompt=$(cat "$prompt_file"); fi
 prompt=${prompt:-$question}
-if [ -z "$drafter_dtype" ]; then
-  drafter_dtype=$dtype
-  if [ "$dtype" = bf16 ] && [ "$pair" != own ]; then drafter_dtype=auto; fi
+if [ -z "$drafter_weights" ]; then
+  drafter_weights=$weights
+  if [ "$weights" = bf16 ] && [ "$pair" != own ]; then drafter_weights=auto; fi
 fi
 
 . "$ROOT/deploy/local/run_services.sh"
@@ -135,7 +136,7 @@ json() {
 }
 
 echo "== starting verifier, drafter and orchestrator"
-start_services "$target" "$drafter" "$dtype" "$drafter_dtype" "${http_flags[@]}"
+start_services "$target" "$drafter" "$weights" "$drafter_weights" "${http_flags[@]}"
 printf '   measuring verify times for the latency model '
 await_services
 echo " ready"
@@ -195,6 +196,6 @@ cat <<END
 == what to try next
    deploy/local/demo.sh --serve                             a live console, and OpenAI's API
    deploy/local/demo.sh --prompt "Write a haiku."           your own question
-   deploy/local/demo.sh --dtype int8                        twice as fast, other texts
+   deploy/local/demo.sh --weights int8                      twice as fast, other texts
    deploy/local/demo.sh --target PATH --drafter DIR --chat  your own models
 END

@@ -29,16 +29,16 @@ start() {
   pids+=($!)
 }
 
-# start_services TARGET DRAFTER DTYPE DRAFTER_DTYPE FLAG…: starts the three services on sockets in
+# start_services TARGET DRAFTER WEIGHTS DRAFTER_WEIGHTS FLAG…: starts the three services on sockets in
 # $run. The flags are the orchestrator's.
 start_services() {
-  local target=$1 drafter=$2 dtype=$3 drafter_dtype=$4 prior=()
+  local target=$1 drafter=$2 weights=$3 drafter_weights=$4 prior=()
   shift 4
   if [ -f "$drafter/transition_prior.safetensors" ]; then prior=(--prior "$drafter"); fi
-  start verifier "$BIN/bastion-verifier" --target "$target" --dtype "$dtype" \
+  start verifier "$BIN/bastion-verifier" --target "$target" --weights "$weights" \
     --listen "unix://$run/verifier.sock" --shared_memory "$run/shm"
   start drafter "$BIN/bastion-drafter" --target "$target" --drafter "$drafter" \
-    --dtype "$drafter_dtype" --verifier "unix://$run/verifier.sock" \
+    --weights "$drafter_weights" --verifier "unix://$run/verifier.sock" \
     --listen "unix://$run/drafter.sock" --shared_memory "$run/shm"
   start orchestrator "$BIN/bastion-orchestrator" --target "$target" "${prior[@]}" \
     --verifier "unix://$run/verifier.sock" --drafter "unix://$run/drafter.sock" \

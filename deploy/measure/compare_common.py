@@ -86,8 +86,8 @@ class Bastion:
         """Runs all policies. `flags`: more flags of bastion-bench. Returns its results.json."""
         args = self._args
         flags = ["--target", args.target, "--drafter", args.drafter, "--policies", args.policies, "--temperature", "0",
-                 "--max_new_tokens", args.max_new_tokens, "--threads", args.threads, "--dtype", args.dtype,
-                 "--drafter_dtype", args.drafter_dtype, "--ignore_eos", *flags]
+                 "--max_new_tokens", args.max_new_tokens, "--threads", args.threads, "--weights", args.dtype,
+                 "--drafter_weights", args.drafter_dtype, "--ignore_eos", *flags]
         lines = [json.dumps({"id": prompt.id, "token_ids": prompt.tokens}) for prompt in prompts]
         return self._run.bench("bench", lines, flags)
 

@@ -256,7 +256,7 @@ def int8(run: CpuRun) -> dict:
     arms: dict[str, Arm] = {}
     for index, share in enumerate(rounds(prompts, 4)):
         for dtype in ("bf16", "int8") if index % 2 == 0 else ("int8", "bf16"):
-            add_answers(arms, dtype, run.decode(f"int8_{dtype}_{index}", DEMO, share, "--policies", "ar", "--dtype", dtype))
+            add_answers(arms, dtype, run.decode(f"int8_{dtype}_{index}", DEMO, share, "--policies", "ar", "--weights", dtype))
     value = ratio(arms["int8 ar"], arms["bf16 ar"])
     return {"measured": {}, "numbers": {"ratio": value},
             "text": f"{said.strip()}\n\nPlain decoding in int8, relative to bf16: {value:.2f}× "

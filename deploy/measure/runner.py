@@ -60,7 +60,7 @@ def demo_prompts(count: int) -> list[str]:
 
 def pair_flags(pair: Path, drafter_dtype: str = "auto") -> list:
     """Flags of bastion-bench that name the models in pair/target and pair/drafter."""
-    return ["--target", pair / "target", "--drafter", pair / "drafter", "--drafter_dtype", drafter_dtype]
+    return ["--target", pair / "target", "--drafter", pair / "drafter", "--drafter_weights", drafter_dtype]
 
 
 def inflate_command(profile: str, out: Path, *flags) -> list:
@@ -203,8 +203,8 @@ class Runner:
         memory = ["--shared_memory", sockets / "shm"] if settings.shared_memory else []
         has_prior = (settings.drafter / "transition_prior.safetensors").exists()
         return [
-            command("verifier", "--dtype", settings.dtype, *settings.engine, *memory),
-            command("drafter", "--drafter", settings.drafter, "--dtype", settings.drafter_dtype, "--verifier",
+            command("verifier", "--weights", settings.dtype, *settings.engine, *memory),
+            command("drafter", "--drafter", settings.drafter, "--weights", settings.drafter_dtype, "--verifier",
                     address["verifier"], *settings.engine, *memory),
             command("orchestrator", "--verifier", address["verifier"], "--drafter", address["drafter"],
                     *(["--prior", settings.drafter] if has_prior else []))]

@@ -36,8 +36,8 @@ absl::StatusOr<DflashWeights> LoadDflashWeights(const std::string& drafter_folde
   const hub::ModelConfig& config = pair.drafter;
   ASSIGN_OR_RETURN(const auto checkpoint, hub::Checkpoint::Open(drafter_folder));
   ASSIGN_OR_RETURN(const auto target, hub::Checkpoint::Open(target_folder));
-  const nn::WeightLoader loader(*options.device, checkpoint, options.dtype, plan);
-  const nn::WeightLoader target_loader(*options.device, target, options.dtype, plan);
+  const nn::WeightLoader loader(*options.device, checkpoint, options.formats, plan);
+  const nn::WeightLoader target_loader(*options.device, target, options.formats, plan);
   DflashWeights weights;
   ASSIGN_OR_RETURN(weights.decoder,
                    nn::Decoder::Load(loader, config, options, CapacityFor(config, options)));
@@ -45,7 +45,7 @@ absl::StatusOr<DflashWeights> LoadDflashWeights(const std::string& drafter_folde
   // Features are not normalized, so their magnitudes vary too much for int8.
   const int features = static_cast<int>(config.dflash.target_layer_ids.size()) * config.dims.hidden;
   ASSIGN_OR_RETURN(weights.fuse,
-                   loader.StackedAs(nn::StoredType(options.dtype),
+                   loader.StackedAs(nn::UnquantizedFormat(options.formats),
                                     {nn::AllRows("fc.weight", config.dims.hidden)}, features));
   weights.context_norm.epsilon = static_cast<float>(config.blocks.norm_epsilon);
   weights.context_norm.width = config.dims.hidden;
@@ -79,9 +79,9 @@ absl::Status DflashModel::Allocate() {
   ASSIGN_OR_RETURN(step_, nn::Step::Create(decoder, weights_.vocabulary, std::move(sizes)));
   ASSIGN_OR_RETURN(context_inputs_, nn::StepInputs::Create(device(), decoder.capacity()));
   if (device().records()) context_sizes_ = nn::RowBuckets(options.max_rows);
-  reader_ = device().MakeReader(options.dtype);
-  input_type_ = device().input_type(options.dtype);
-  const size_t bytes = decoder.capacity().rows * feature_width() * BytesPerElement(input_type_);
+  reader_ = device().MakeReader(options.formats.activations);
+  input_type_ = device().input_type(options.formats.activations);
+  const size_t bytes = Bytes(input_type_, int64_t{decoder.capacity().rows} * feature_width());
   ASSIGN_OR_RETURN(features_, device().AllocateMirrored(bytes, "the features of new context"));
   return absl::OkStatus();
 }
@@ -113,7 +113,7 @@ absl::Status DflashModel::StageFeatures(const std::vector<ContextItem>& items) {
   for (const ContextItem& item : items) {
     const Features& features = item.features;
     const int64_t count = int64_t{features.rows()} * feature_width();
-    const size_t bytes = count * BytesPerElement(input_type_);
+    const size_t bytes = Bytes(input_type_, count);
     char* const to = features_.device.as<char>() + begin;
     if (features.on_device()) {
       if (reader_ == nullptr || features.type != reader_->type) {

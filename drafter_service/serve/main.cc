@@ -3,7 +3,6 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/flags/flag.h"
 #include "common/base/check.h"
-#include "common/base/data_file.h"
 #include "common/base/program.h"
 #include "common/base/status.h"
 #include "common/host/flags.h"
@@ -15,7 +14,7 @@
 #include "common/wire/private_folder.h"
 #include "drafter_service/features/remote_features.h"
 #include "drafter_service/serve/drafter_service.h"
-#include "engine/program/local_device.h"
+#include "engine/program/flags.h"
 
 ABSL_FLAG(
     std::string, drafter, "",
@@ -24,9 +23,6 @@ ABSL_FLAG(
 ABSL_FLAG(std::string, target, "",
           "Folder or GGUF file of the drafter's target. A DFlash drafter uses its embedding and LM "
           "head.");
-ABSL_FLAG(std::string, dtype, "bf16",
-          "Type of the weights: bf16, fp32, int8, or auto (int8 if this CPU has instructions for "
-          "it, else bf16). Affects only the drafts, never the output.");
 ABSL_FLAG(std::string, verifier, bastion::wire::DefaultSocket("verifier"),
           "gRPC address of the verifier, which sends the features.");
 ABSL_FLAG(std::vector<std::string>, listen, {bastion::wire::DefaultSocket("drafter")},
@@ -40,15 +36,6 @@ ABSL_FLAG(std::string, carrier, "auto",
 ABSL_FLAG(absl::Duration, peer_timeout, absl::Seconds(1),
           "The stream of features is opened again if nothing arrives for this long although the "
           "orchestrator asks for drafts that need features.");
-ABSL_FLAG(std::string, device, "auto",
-          "cpu, cuda or auto. auto: a GPU if this build supports CUDA and the machine has one.");
-ABSL_FLAG(
-    std::string, backend, "cpu",
-    "CPU kernels: cpu (the project's own) or torch (portable, in builds with BASTION_TORCH).");
-ABSL_FLAG(int, gpu, 0, "Index of the GPU among those that CUDA_VISIBLE_DEVICES makes visible.");
-ABSL_FLAG(std::string, gemm_table, "",
-          "Cache file for GEMM autotuning on a GPU. Empty: tune again at every start.");
-ABSL_FLAG(int, threads, 0, "Number of engine threads. 0: one per core.");
 ABSL_FLAG(int, kv_tokens, 65536, "Capacity of the context cache in tokens, for all sequences.");
 ABSL_FLAG(int, max_sequences, 64, "Maximum number of open sequences.");
 ABSL_FLAG(
@@ -68,8 +55,8 @@ absl::StatusOr<drafter::DrafterOptions> ReadOptions(const nn::LocalDevice& local
   options.drafter_folder = absl::GetFlag(FLAGS_drafter);
   options.target_folder = absl::GetFlag(FLAGS_target);
   options.engine.device = local.device;
-  ASSIGN_OR_RETURN(options.engine.dtype,
-                   nn::ParseDraftDType(absl::GetFlag(FLAGS_dtype), !local.device->on_host()));
+  ASSIGN_OR_RETURN(options.engine.formats,
+                   nn::ParseDraftFormats(nn::FormatFlags(), !local.device->on_host()));
   options.engine.show_progress = true;
   options.engine.kv_tokens = absl::GetFlag(FLAGS_kv_tokens);
   options.max_sequences = absl::GetFlag(FLAGS_max_sequences);
@@ -79,13 +66,7 @@ absl::StatusOr<drafter::DrafterOptions> ReadOptions(const nn::LocalDevice& local
 }
 
 absl::Status Run(wire::StopSignals& signals) {
-  RETURN_IF_ERROR(Annotate(CheckDataFile(absl::GetFlag(FLAGS_gemm_table)), "--gemm_table"));
-  ASSIGN_OR_RETURN(const nn::LocalDevice local,
-                   nn::OpenLocalDevice({.device = absl::GetFlag(FLAGS_device),
-                                        .backend = absl::GetFlag(FLAGS_backend),
-                                        .threads = absl::GetFlag(FLAGS_threads),
-                                        .gpu = absl::GetFlag(FLAGS_gpu),
-                                        .gemm_table = absl::GetFlag(FLAGS_gemm_table)}));
+  ASSIGN_OR_RETURN(const nn::LocalDevice local, nn::OpenLocalDevice(nn::DeviceFlags()));
   ASSIGN_OR_RETURN(const drafter::DrafterOptions options, ReadOptions(local));
   ASSIGN_OR_RETURN(const auto security, wire::SecurityFromFlags());
   ASSIGN_OR_RETURN(const auto carrier, wire::ParseCarrierChoice(absl::GetFlag(FLAGS_carrier)));
@@ -97,7 +78,7 @@ absl::Status Run(wire::StopSignals& signals) {
   drafter::RemoteFeatures features(verifier, carrier, security, peer_timeout);
   ASSIGN_OR_RETURN(const auto engine, drafter::DrafterEngine::Create(options, &features));
   LOG(INFO) << "drafter " << engine->info().model << ": " << engine->info().positions
-            << " positions per draft, weights in " << Name(options.engine.dtype);
+            << " positions per draft, weights in " << nn::Describe(options.engine.formats);
 
   ASSIGN_OR_RETURN(auto attach,
                    wire::StartAttachServer(absl::GetFlag(FLAGS_shared_memory), "drafter"));
@@ -146,17 +127,16 @@ int main(int argc, char** argv) {
           "--drafter deploy/demo_model/drafter --target deploy/demo_model/target "
           "--verifier unix:///run/bastion/verifier.sock --listen unix:///run/bastion/drafter.sock",
       .required = {"drafter", "target"},
-      .groups = {
-          {"Model", {"drafter DIR", "target DIR", "dtype TYPE"}},
-          {"Connections",
-           {"verifier ADDRESS", "listen ADDRESSES", "shared_memory DIR", "carrier CARRIER",
-            "peer_timeout DURATION"}},
-          bastion::wire::SecurityFlagGroup(),
-          {"Telemetry",
-           {"http_listen ADDRESS", "http_hosts NAMES", "http_max_per_address N",
-            "http_proxies NETWORKS", "http_idle_timeout DURATION", "trace_detail"}},
-          {"Device", {"device KIND", "backend NAME", "threads N", "gpu INDEX", "gemm_table FILE"}},
-          {"Capacity", {"kv_tokens TOKENS", "max_sequences N", "reuse_prefixes"}}}};
+      .groups = {{"Model", {"drafter DIR", "target DIR", "weights FORMAT", "dtype TYPE"}},
+                 {"Connections",
+                  {"verifier ADDRESS", "listen ADDRESSES", "shared_memory DIR", "carrier CARRIER",
+                   "peer_timeout DURATION"}},
+                 bastion::wire::SecurityFlagGroup(),
+                 {"Telemetry",
+                  {"http_listen ADDRESS", "http_hosts NAMES", "http_max_per_address N",
+                   "http_proxies NETWORKS", "http_idle_timeout DURATION", "trace_detail"}},
+                 bastion::nn::DeviceFlagGroup(),
+                 {"Capacity", {"kv_tokens TOKENS", "max_sequences N", "reuse_prefixes"}}}};
   bastion::wire::StopSignals signals;
   return bastion::RunProgram(argc, argv, info, [&](const auto&) { return bastion::Run(signals); });
 }

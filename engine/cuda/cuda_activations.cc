@@ -40,7 +40,7 @@ absl::StatusOr<std::unique_ptr<CudaActivations>> CudaActivations::Create(
 }
 
 absl::Status CudaActivations::Allocate(const StepCapacity& capacity) {
-  const size_t rows = capacity.rows, element = BytesPerElement(type_);
+  const size_t rows = capacity.rows, element = Bytes(type_, 1);
   // The inner rows of a step, or of its choices of experts.
   const size_t inner = std::max(rows * dims_.intermediate,
                                 rows * experts_config_.chosen * experts_config_.intermediate);

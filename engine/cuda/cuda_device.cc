@@ -17,8 +17,6 @@ namespace {
 using kernels::cuda::Graph;
 using kernels::cuda::Memory;
 
-constexpr size_t kStagingBytes = size_t{32} << 20;
-
 Buffer BufferOf(Memory memory) {
   const auto owner = std::make_shared<const Memory>(std::move(memory));
   return Buffer::Borrow(owner->as<void>(), owner);
@@ -32,7 +30,7 @@ class CudaDevice final : public Device {
   bool on_host() const override { return false; }
   absl::Status Supports(const hub::ModelConfig& config,
                         const EngineOptions& options) const override;
-  DType input_type(DType weights) const override { return StoredType(weights); }
+  DType input_type(DType activations) const override { return activations; }
   DevicePeaks MeasurePeaks(const Matrix& matrix) override;
 
   absl::StatusOr<Buffer> Allocate(size_t bytes, const char* what, Paging) override {
@@ -44,25 +42,29 @@ class CudaDevice final : public Device {
     return BufferOf(std::move(memory));
   }
   absl::StatusOr<SharedMemory> AllocateShared(size_t bytes, const char* what) override;
-  std::unique_ptr<DeviceReader> MakeReader(DType weights) const override;
+  std::unique_ptr<DeviceReader> MakeReader(DType type) const override;
   void Copy(void* to, const void* from, size_t bytes) override {
     gpu_.stream->Copy(to, from, bytes);
   }
 
-  size_t MatrixBytes(DType format, int rows, int columns) const override {
-    return static_cast<size_t>(rows) * columns * BytesPerElement(format);
+  size_t MatrixBytes(WeightFormat format, int rows, int columns) const override {
+    return Products::MatrixBytes(format, rows, columns);
   }
-  bool IsTable(DType) const override { return true; }
+  bool IsTable(const Formats& formats) const override { return Products::Support(formats).ok(); }
   absl::Status Pack(absl::Span<const kernels::SourceMatrix> parts, const Matrix& to,
-                    int index) override;
+                    int index) override {
+    return gpu_.products->Pack(parts, to, index);
+  }
   absl::Status Convert(const kernels::SourceMatrix& from, Elements elements, DType type,
-                       void* to) override;
+                       void* to) override {
+    return gpu_.products->Convert(from, elements, type, to);
+  }
   int64_t available_bytes() const override { return 0; }  // An allocation that fails says it.
 
   absl::StatusOr<std::unique_ptr<Activations>> CreateActivations(
       const hub::ModelConfig& config, const EngineOptions& options,
       const StepCapacity& capacity) override {
-    return CudaActivations::Create(config, options.dtype, capacity, gpu_);
+    return CudaActivations::Create(config, options.formats.activations, capacity, gpu_);
   }
   absl::StatusOr<std::unique_ptr<Logits>> CreateLogits(int rows, int vocabulary) override {
     return CudaLogits::Create(rows, vocabulary, *gpu_.stream);
@@ -94,15 +96,12 @@ class CudaDevice final : public Device {
 
  private:
   Gpu gpu_;
-  Memory staging_;  // For weights.
   std::map<Key, std::unique_ptr<Graph>> graphs_;
 };
 
 absl::Status CudaDevice::Supports(const hub::ModelConfig& config,
                                   const EngineOptions& options) const {
-  if (options.dtype == DType::kInt8) {
-    return absl::InvalidArgumentError("--dtype int8 works on CPUs only; use bf16 or fp32 on a GPU");
-  }
+  RETURN_IF_ERROR(Products::Support(options.formats));
   if (options.streaming.on()) {
     return absl::UnimplementedError(
         "--attention_sinks and --attention_window work on CPUs only; use --device cpu");
@@ -116,42 +115,14 @@ absl::StatusOr<SharedMemory> CudaDevice::AllocateShared(size_t bytes, const char
   return SharedMemory{BufferOf(std::move(memory)), descriptor};
 }
 
-std::unique_ptr<DeviceReader> CudaDevice::MakeReader(DType weights) const {
+std::unique_ptr<DeviceReader> CudaDevice::MakeReader(DType type) const {
   const auto import = [](int descriptor,
                          uint64_t bytes) -> absl::StatusOr<std::shared_ptr<const char>> {
     ASSIGN_OR_RETURN(Memory memory, Memory::Import(descriptor, bytes));
     const auto shared = std::make_shared<const Memory>(std::move(memory));
     return std::shared_ptr<const char>(shared, shared->as<char>());
   };
-  return std::make_unique<DeviceReader>(DeviceReader{gpu_.info.uuid, StoredType(weights), import});
-}
-
-absl::Status CudaDevice::Pack(absl::Span<const kernels::SourceMatrix> parts, const Matrix& to,
-                              int index) {
-  char* next = to.data(index);
-  for (const kernels::SourceMatrix& part : parts) {
-    const int64_t count = int64_t{part.rows} * to.columns;
-    RETURN_IF_ERROR(Convert(part, {0, count}, to.format, next));
-    next += count * BytesPerElement(to.format);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CudaDevice::Convert(const kernels::SourceMatrix& from, Elements elements, DType type,
-                                 void* to) {
-  if (staging_.bytes() == 0) {
-    ASSIGN_OR_RETURN(staging_, Memory::OnHost(kStagingBytes, "the staging buffer for weights"));
-  }
-  const size_t element = BytesPerElement(type);
-  const auto step = static_cast<int64_t>(kStagingBytes / element);
-  for (int64_t first = 0; first < elements.count; first += step) {
-    const int64_t part = std::min(step, elements.count - first);
-    kernels::ConvertElements(from, elements.first + first, part, type, staging_.as<void>());
-    gpu_.stream->Copy(static_cast<char*>(to) + first * element, staging_.as<void>(),
-                      part * element);
-    RETURN_IF_ERROR(gpu_.stream->Synchronize());
-  }
-  return absl::OkStatus();
+  return std::make_unique<DeviceReader>(DeviceReader{gpu_.info.uuid, type, import});
 }
 
 void CudaDevice::Commit(const kernels::Rows& rows, const CommitArgs& args) {

@@ -1,4 +1,5 @@
-// Products: the matrix products of a device, tuned before they are recorded. Not thread-safe.
+// Products: the matrices of a GPU, in the layout of their formats, and the products with them,
+// tuned before they are recorded. Not thread-safe.
 #ifndef BASTION_ENGINE_CUDA_PRODUCTS_H_
 #define BASTION_ENGINE_CUDA_PRODUCTS_H_
 
@@ -9,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "engine/model/matrix.h"
+#include "engine/model/device.h"
 #include "kernels/cuda/gemm/gemm.h"
 #include "kernels/cuda/runtime/runtime.h"
 
@@ -22,8 +23,17 @@ class Products {
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<Products>> Create(
       std::string table, kernels::cuda::Stream& stream);
 
-  // y [R, N] = x Wᵀ + bias, or y += x Wᵀ + bias, with x of the matrix's type. While collecting,
-  // only notes the product.
+  // INVALID_ARGUMENT unless there are products of weights and activations in these formats.
+  [[nodiscard]] static absl::Status Support(const Formats& formats);
+  // The functions of Device.
+  [[nodiscard]] static size_t MatrixBytes(WeightFormat format, int rows, int columns);
+  [[nodiscard]] absl::Status Pack(absl::Span<const kernels::SourceMatrix> parts, const Matrix& to,
+                                  int index);
+  [[nodiscard]] absl::Status Convert(const kernels::SourceMatrix& from, Device::Elements elements,
+                                     DType type, void* to);
+
+  // y [R, N] = x Wᵀ + bias, or y += x Wᵀ + bias, with x of the type of the activations. While
+  // collecting, only notes the product.
   struct Rows {
     const void* x = nullptr;  // [R, K]
     float* y = nullptr;       // [R, N]
@@ -50,6 +60,7 @@ class Products {
   const std::string table_;
   kernels::cuda::Stream& stream_;
   std::unique_ptr<kernels::cuda::Gemm> gemm_;
+  kernels::cuda::Memory staging_;  // For weights.
   bool collecting_ = false;
   std::map<kernels::cuda::GemmShape, Noted> noted_;
 };

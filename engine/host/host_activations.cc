@@ -32,7 +32,7 @@ void HostActivations::Multiply(const Matrix& matrix, const float* x, float* y, i
 
 void HostActivations::Store(const Tap& tap, int rows) const {
   if (tap.to == nullptr) return;
-  const size_t row_bytes = tap.stride * BytesPerElement(tap.type);
+  const size_t row_bytes = Bytes(tap.type, tap.stride);
   for (int64_t row = 0; row < rows; ++row) {
     kernels::ConvertElements(DType::kF32, x_ + row * dims_.hidden, dims_.hidden, tap.type,
                              static_cast<char*>(tap.to) + row * row_bytes);

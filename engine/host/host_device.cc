@@ -61,10 +61,10 @@ class HostDevice final : public Device {
     if (to != from && bytes > 0) std::memcpy(to, from, bytes);
   }
 
-  size_t MatrixBytes(DType format, int rows, int columns) const override {
+  size_t MatrixBytes(WeightFormat format, int rows, int columns) const override {
     return kernels::PackedMatrix{format, rows, columns}.bytes();
   }
-  bool IsTable(DType) const override { return false; }
+  bool IsTable(const Formats&) const override { return false; }
   absl::Status Pack(absl::Span<const kernels::SourceMatrix> parts, const Matrix& to,
                     int index) override {
     kernels::PackMatrix(parts, {to.format, to.rows, to.columns, to.data(index)}, *host().pool);

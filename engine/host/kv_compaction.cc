@@ -26,7 +26,7 @@ void CommitRows(const HostKernels& host, const kernels::Rows& rows, const Commit
         {args.cache->layer(layer), moves.sources.data(), moves.destinations.data(), count},
         *host.pool);
   }
-  const size_t bytes = args.feature_width * BytesPerElement(args.type);
+  const size_t bytes = Bytes(args.type, args.feature_width);
   const auto keep = [&](int row, int place) {
     std::memcpy(static_cast<char*>(args.kept) + place * bytes,
                 static_cast<const char*>(args.features) + row * bytes, bytes);

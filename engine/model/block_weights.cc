@@ -52,7 +52,7 @@ absl::Status LoadExperts(const WeightLoader& loader, const hub::ModelConfig& con
   }
   ASSIGN_OR_RETURN(
       block.router,
-      loader.StackedAs(StoredType(loader.dtype()),
+      loader.StackedAs(UnquantizedFormat(loader.formats()),
                        {AllRows(prefix + names.router + ".weight", experts.count)}, hidden));
   ASSIGN_OR_RETURN(block.expert_gate_up, loader.EachStacked(gate_up, hidden));
   ASSIGN_OR_RETURN(block.expert_down, loader.EachStacked(down, inner));

@@ -15,7 +15,7 @@ absl::StatusOr<CausalModel> LoadCausalModel(const std::string& folder, const Eng
                                             PackingPlan& plan, int tree_rows) {
   ASSIGN_OR_RETURN(const hub::ModelConfig config, hub::ReadTargetConfig(folder));
   ASSIGN_OR_RETURN(const auto checkpoint, hub::Checkpoint::Open(folder));
-  const WeightLoader loader(*options.device, checkpoint, options.dtype, plan);
+  const WeightLoader loader(*options.device, checkpoint, options.formats, plan);
   CausalModel model;
   ASSIGN_OR_RETURN(model.decoder,
                    Decoder::Load(loader, config, options, CapacityOf(config, options, tree_rows)));

@@ -48,10 +48,10 @@ absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Load(const WeightLoader& loade
 
 absl::Status Decoder::Allocate() {
   const ModelDims& dims = config_.dims;
-  ASSIGN_OR_RETURN(
-      cache_, KvCache::Create(
-                  device(), {dims.layers, dims.kv_heads, dims.head_dim, StoredType(options_.dtype)},
-                  capacity_.pages));
+  ASSIGN_OR_RETURN(cache_, KvCache::Create(device(),
+                                           {dims.layers, dims.kv_heads, dims.head_dim,
+                                            options_.formats.activations},
+                                           capacity_.pages));
   ASSIGN_OR_RETURN(activations_, device().CreateActivations(config_, options_, capacity_));
   return absl::OkStatus();
 }
@@ -76,8 +76,9 @@ Tap Decoder::TapOf(int layer, const FeatureTaps& taps) const {
   const int width = config_.dims.hidden;
   for (size_t part = 0; part < taps.layers.size(); ++part) {
     if (taps.layers[part] != layer) continue;
-    return {static_cast<char*>(taps.features) + part * width * BytesPerElement(taps.type),
-            static_cast<int>(taps.layers.size()) * width, taps.type};
+    return {
+        static_cast<char*>(taps.features) + Bytes(taps.type, static_cast<int64_t>(part) * width),
+        static_cast<int>(taps.layers.size()) * width, taps.type};
   }
   return {};
 }
@@ -111,8 +112,8 @@ ForwardCost Decoder::Cost() const {
   ForwardCost cost;
   for (const DecoderBlock& block : blocks_) block.AddCost(cost);
   const ModelDims& dims = config_.dims;
-  cost.kv_bytes_per_token = int64_t{2} * dims.layers * dims.kv_heads * dims.head_dim *
-                            static_cast<int64_t>(BytesPerElement(StoredType(options_.dtype)));
+  const int64_t kv_elements = int64_t{2} * dims.layers * dims.kv_heads * dims.head_dim;
+  cost.kv_bytes_per_token = static_cast<int64_t>(Bytes(options_.formats.activations, kv_elements));
   return cost;
 }
 

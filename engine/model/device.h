@@ -212,8 +212,8 @@ class Device {
   // INVALID_ARGUMENT or UNIMPLEMENTED if models of `config` cannot run here with `options`.
   [[nodiscard]] virtual absl::Status Supports(const hub::ModelConfig& config,
                                               const EngineOptions& options) const = 0;
-  // The type of the inputs of products, if the weights have type `weights`.
-  [[nodiscard]] virtual DType input_type(DType weights) const = 0;
+  // The type of the inputs of products, if the activations have type `activations`.
+  [[nodiscard]] virtual DType input_type(DType activations) const = 0;
   // The kernels and the threads of the host.
   [[nodiscard]] const HostKernels& host() const { return host_; }
   // Measures bandwidth and the rate of products with `matrix`. Takes less than a second.
@@ -235,16 +235,16 @@ class Device {
   // UNIMPLEMENTED if the device cannot share memory.
   [[nodiscard]] virtual absl::StatusOr<SharedMemory> AllocateShared(size_t bytes,
                                                                     const char* what) = 0;
-  // How a process reads features in this device's memory. Null: it cannot.
-  [[nodiscard]] virtual std::unique_ptr<DeviceReader> MakeReader(DType weights) const = 0;
+  // How a process reads features of `type` in this device's memory. Null: it cannot.
+  [[nodiscard]] virtual std::unique_ptr<DeviceReader> MakeReader(DType type) const = 0;
   // Copies between any two addresses of host or device memory.
   virtual void Copy(void* to, const void* from, size_t bytes) = 0;
 
   // ---- weights ----
   // Bytes of a packed matrix.
-  [[nodiscard]] virtual size_t MatrixBytes(DType format, int rows, int columns) const = 0;
-  // Whether a packed matrix of this format is also a row-major table of the same type.
-  [[nodiscard]] virtual bool IsTable(DType format) const = 0;
+  [[nodiscard]] virtual size_t MatrixBytes(WeightFormat format, int rows, int columns) const = 0;
+  // Whether a packed matrix of formats.weights is also a row-major table of formats.activations.
+  [[nodiscard]] virtual bool IsTable(const Formats& formats) const = 0;
   // Packs `parts`, one below the other, into matrix `index` of `to`. Waits.
   [[nodiscard]] virtual absl::Status Pack(absl::Span<const kernels::SourceMatrix> parts,
                                           const Matrix& to, int index) = 0;

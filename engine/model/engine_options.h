@@ -1,11 +1,11 @@
-// The options of an engine: device, element types and capacity. Main functions fill them in.
+// The options of an engine: device, formats and capacity. Main functions fill them in.
 #ifndef BASTION_ENGINE_MODEL_ENGINE_OPTIONS_H_
 #define BASTION_ENGINE_MODEL_ENGINE_OPTIONS_H_
 
 #include <cstdint>
 #include <memory>
 
-#include "common/base/dtype.h"
+#include "engine/model/formats.h"
 #include "kernels/ops/backend.h"
 
 namespace bastion::nn {
@@ -18,12 +18,6 @@ struct HostKernels {
   kernels::ThreadPool* pool = nullptr;
 };
 
-// The type of the KV cache, of the features and of the embedding table if the weight matrices have
-// type `dtype`.
-[[nodiscard]] constexpr DType StoredType(DType dtype) {
-  return dtype == DType::kF32 ? dtype : DType::kBF16;
-}
-
 // The tokens that a row attends to (StreamingLLM, Xiao et al., arXiv 2309.17453). Off without a
 // window.
 struct StreamingWindow {
@@ -34,7 +28,7 @@ struct StreamingWindow {
 };
 
 struct EngineOptions {
-  DType dtype = DType::kBF16;  // Type of the weight matrices.
+  Formats formats = {};
   std::shared_ptr<Device> device = nullptr;
   int kv_tokens = 65536;       // Tokens that the KV cache holds, all sequences together.
   bool show_progress = false;  // Show a progress bar on stderr while weights load.

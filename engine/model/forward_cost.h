@@ -6,23 +6,23 @@
 #include <cmath>
 #include <cstdint>
 
-#include "common/base/dtype.h"
+#include "common/base/weight_format.h"
 #include "engine/model/matrix.h"
 
 namespace bastion::nn {
 
 struct ForwardCost {
-  DType dtype = DType::kF32;          // Type of the matrices.
-  int64_t weight_bytes = 0;           // Read once for all rows. Experts are not included.
-  int64_t kv_bytes_per_token = 0;     // Read for each cached token, once for all rows.
-  int64_t multiply_adds_per_row = 0;  // In the weight matrices only, without attention.
-  int64_t expert_bytes = 0;           // All experts. A row reads `chosen_experts` of each layer's.
-  int experts = 0;                    // Experts of a layer. 0: none.
+  WeightFormat format = WeightFormat::kF32;  // Format of the matrices.
+  int64_t weight_bytes = 0;                  // Read once for all rows. Experts are not included.
+  int64_t kv_bytes_per_token = 0;            // Read for each cached token, once for all rows.
+  int64_t multiply_adds_per_row = 0;         // In the weight matrices only, without attention.
+  int64_t expert_bytes = 0;  // All experts. A row reads `chosen_experts` of each layer's.
+  int experts = 0;           // Experts of a layer. 0: none.
   int chosen_experts = 0;
 
   void Add(const Matrix& matrix) {
     if (matrix.empty()) return;
-    dtype = matrix.format;
+    format = matrix.format;
     weight_bytes += static_cast<int64_t>(matrix.bytes);
     multiply_adds_per_row += int64_t{matrix.rows} * matrix.columns;
   }

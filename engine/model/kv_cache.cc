@@ -9,7 +9,8 @@ absl::StatusOr<std::unique_ptr<KvCache>> KvCache::Create(Device& device, const K
                                                          int pages) {
   auto cache = std::unique_ptr<KvCache>(new KvCache(shape, pages));
   const kernels::KvLayer page = {shape.dtype, shape.kv_heads, shape.head_dim};
-  const size_t bytes = page.page_elements() * (pages + 1) * BytesPerElement(shape.dtype);
+  const size_t bytes =
+      Bytes(shape.dtype, static_cast<int64_t>(page.page_elements()) * (int64_t{pages} + 1));
   for (int side = 0; side < 2 * shape.layers; ++side) {
     ASSIGN_OR_RETURN(Buffer memory, device.Allocate(bytes, "the KV cache; lower --kv_tokens"));
     cache->memory_.push_back(std::move(memory));

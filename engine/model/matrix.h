@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "common/base/dtype.h"
+#include "common/base/weight_format.h"
 #include "common/hub/model_config.h"
 #include "engine/model/buffer.h"
 
@@ -12,7 +12,7 @@ namespace bastion::nn {
 
 // W [N, K] in the layout of its device, or `count` such matrices, one after the other.
 struct Matrix {
-  DType format = DType::kF32;
+  WeightFormat format = WeightFormat::kF32;
   int rows = 0;      // N
   int columns = 0;   // K
   int count = 1;     // E for the experts of a block

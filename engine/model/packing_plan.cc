@@ -19,11 +19,13 @@ std::string NameOf(const std::string& folder) {
 
 }  // namespace
 
-absl::Status CheckFits(const std::string& folder, int64_t bytes, int64_t available, DType dtype) {
+absl::Status CheckFits(const std::string& folder, int64_t bytes, int64_t available,
+                       WeightFormat format) {
   if (available == 0 || bytes <= available) return absl::OkStatus();  // 0: not known.
   return absl::ResourceExhaustedError(absl::StrCat(
-      folder, ": the weights take ", bytes >> 20, " MB as ", Name(dtype), ", but only ",
-      available >> 20, " MB of memory are available; use a smaller --dtype or a smaller model"));
+      folder, ": the weights take ", bytes >> 20, " MB as ", Name(format), ", but only ",
+      available >> 20,
+      " MB of memory are available; use --weights with fewer bits or a smaller model"));
 }
 
 void PackingPlan::Add(std::vector<kernels::SourceMatrix> parts, const Matrix& to, int index,
@@ -39,11 +41,12 @@ int64_t PackingPlan::packed_bytes() const {
 
 absl::Status PackingPlan::Run(const std::string& folder, const EngineOptions& options) const {
   Device& device = *options.device;
-  RETURN_IF_ERROR(CheckFits(folder, packed_bytes(), device.available_bytes(), options.dtype));
+  RETURN_IF_ERROR(
+      CheckFits(folder, packed_bytes(), device.available_bytes(), options.formats.weights));
   std::optional<ProgressBar> bar;
   if (options.show_progress) {
     bar.emplace(absl::StrCat("loading ", NameOf(folder), " as ", packed_bytes() >> 20, " MB of ",
-                             Name(options.dtype)),
+                             Name(options.formats.weights)),
                 "MB");
   }
   const auto source_bytes = [](const Job& job) {

@@ -19,7 +19,7 @@ namespace bastion::nn {
 // RESOURCE_EXHAUSTED if weights of `bytes` do not fit into `available` bytes of memory, unless that
 // is 0.
 [[nodiscard]] absl::Status CheckFits(const std::string& folder, int64_t bytes, int64_t available,
-                                     DType dtype);
+                                     WeightFormat format);
 
 class PackingPlan {
  public:

@@ -23,7 +23,7 @@ absl::StatusOr<std::unique_ptr<Step>> Step::Create(Decoder& decoder, const Vocab
   const int rows =
       step->sizes_.wanted.empty() ? decoder.capacity().rows : step->sizes_.wanted.back();
   ASSIGN_OR_RETURN(step->logits_, decoder.device().CreateLogits(rows, vocabulary.size()));
-  step->taps_.type = StoredType(decoder.options().dtype);
+  step->taps_.type = decoder.options().formats.activations;
   return step;
 }
 

@@ -49,15 +49,13 @@ class Step {
   [[nodiscard]] const StepInputs& inputs() const { return inputs_; }
   [[nodiscard]] int wanted_rows() const { return wanted_rows_; }
   [[nodiscard]] Logits& logits() { return *logits_; }
-  // [R, F] of type StoredType(…), of the last forward.
+  // [R, F] of feature_type(), of the last forward.
   [[nodiscard]] const void* features() const { return taps_.features; }
   [[nodiscard]] DType feature_type() const { return taps_.type; }
   [[nodiscard]] int feature_width() const {
     return static_cast<int>(taps_.layers.size()) * decoder_.config().dims.hidden;
   }
-  [[nodiscard]] size_t feature_row_bytes() const {
-    return feature_width() * BytesPerElement(taps_.type);
-  }
+  [[nodiscard]] size_t feature_row_bytes() const { return Bytes(taps_.type, feature_width()); }
   [[nodiscard]] Decoder& decoder() { return decoder_; }
   [[nodiscard]] const Vocabulary& vocabulary() const { return vocabulary_; }
   [[nodiscard]] double touched_experts() const { return decoder_.activations().touched_experts(); }

@@ -13,7 +13,7 @@ kernels::SourceMatrix SourceOf(const hub::TensorView& view) {
 }  // namespace
 
 absl::StatusOr<Matrix> WeightLoader::EachStacked(const std::vector<std::vector<TensorRows>>& all,
-                                                 int columns, DType format) const {
+                                                 int columns, WeightFormat format) const {
   std::vector<std::vector<kernels::SourceMatrix>> sources(all.size());
   Matrix matrix;
   matrix.format = format;
@@ -56,8 +56,8 @@ absl::StatusOr<Matrix> WeightLoader::WithBias(std::vector<TensorRows> parts, int
 absl::StatusOr<Buffer> WeightLoader::Table(const std::string& name, int rows, int columns) const {
   ASSIGN_OR_RETURN(const hub::TensorView view, checkpoint_->Tensor(name, {rows, columns}));
   const int64_t elements = int64_t{rows} * columns;
-  const DType type = StoredType(dtype_);
-  ASSIGN_OR_RETURN(Buffer table, device_.Allocate(elements * BytesPerElement(type), name.c_str()));
+  const DType type = formats_.activations;
+  ASSIGN_OR_RETURN(Buffer table, device_.Allocate(Bytes(type, elements), name.c_str()));
   RETURN_IF_ERROR(device_.Convert(SourceOf(view), {0, elements}, type, table.data()));
   return table;
 }
@@ -94,13 +94,13 @@ absl::StatusOr<Vocabulary> LoadVocabulary(const WeightLoader& loader,
   const std::string table = config.names.embedding + ".weight";
   const int size = config.dims.vocabulary, width = config.dims.hidden;
   Vocabulary vocabulary;
-  vocabulary.type = StoredType(loader.dtype());
+  vocabulary.type = loader.formats().activations;
   ASSIGN_OR_RETURN(vocabulary.table, loader.Table(table, size, width));
-  if (config.tie_word_embeddings && loader.device().IsTable(loader.dtype())) {
-    vocabulary.head.format = loader.dtype();
+  if (config.tie_word_embeddings && loader.device().IsTable(loader.formats())) {
+    vocabulary.head.format = loader.formats().weights;
     vocabulary.head.rows = size;
     vocabulary.head.columns = width;
-    vocabulary.head.bytes = loader.device().MatrixBytes(loader.dtype(), size, width);
+    vocabulary.head.bytes = loader.device().MatrixBytes(loader.formats().weights, size, width);
     vocabulary.head.storage = vocabulary.table;
     return vocabulary;
   }

@@ -42,30 +42,31 @@ struct TensorRows {
 // they are empty until the plan has run.
 class WeightLoader {
  public:
-  // The matrices get the format `dtype`.
-  WeightLoader(Device& device, std::shared_ptr<const hub::Checkpoint> checkpoint, DType dtype,
-               PackingPlan& plan)
-      : device_(device), checkpoint_(std::move(checkpoint)), dtype_(dtype), plan_(plan) {}
+  // The matrices get the format formats.weights.
+  WeightLoader(Device& device, std::shared_ptr<const hub::Checkpoint> checkpoint,
+               const Formats& formats, PackingPlan& plan)
+      : device_(device), checkpoint_(std::move(checkpoint)), formats_(formats), plan_(plan) {}
 
   // The named rows [rows_i, columns], stacked vertically and packed as one matrix.
   [[nodiscard]] absl::StatusOr<Matrix> Stacked(const std::vector<TensorRows>& parts,
                                                int columns) const {
-    return EachStacked({parts}, columns, dtype_);
+    return EachStacked({parts}, columns, formats_.weights);
   }
   // The same in another format: for a small matrix whose rounding could change decisions.
-  [[nodiscard]] absl::StatusOr<Matrix> StackedAs(DType format, const std::vector<TensorRows>& parts,
+  [[nodiscard]] absl::StatusOr<Matrix> StackedAs(WeightFormat format,
+                                                 const std::vector<TensorRows>& parts,
                                                  int columns) const {
     return EachStacked({parts}, columns, format);
   }
   // One stacked matrix for each element of `all`. They have equal shapes.
   [[nodiscard]] absl::StatusOr<Matrix> EachStacked(const std::vector<std::vector<TensorRows>>& all,
                                                    int columns) const {
-    return EachStacked(all, columns, dtype_);
+    return EachStacked(all, columns, formats_.weights);
   }
   // The named rows and, if `bias` is true, their biases. The names have no suffix.
   [[nodiscard]] absl::StatusOr<Matrix> WithBias(std::vector<TensorRows> parts, int columns,
                                                 bool bias) const;
-  // A row-major table [rows, columns] of StoredType(dtype()): an embedding.
+  // A row-major table [rows, columns] of formats().activations: an embedding.
   [[nodiscard]] absl::StatusOr<Buffer> Table(const std::string& name, int rows, int columns) const;
   // A vector of floats [size].
   [[nodiscard]] absl::StatusOr<Buffer> Vector(const std::string& name, int size) const {
@@ -78,17 +79,17 @@ class WeightLoader {
                                               const hub::ModelConfig& config) const;
 
   [[nodiscard]] bool Has(const std::string& name) const { return checkpoint_->Has(name); }
-  [[nodiscard]] DType dtype() const { return dtype_; }
+  [[nodiscard]] const Formats& formats() const { return formats_; }
   [[nodiscard]] const std::string& folder() const { return checkpoint_->folder(); }
   [[nodiscard]] Device& device() const { return device_; }
 
  private:
   [[nodiscard]] absl::StatusOr<Matrix> EachStacked(const std::vector<std::vector<TensorRows>>& all,
-                                                   int columns, DType format) const;
+                                                   int columns, WeightFormat format) const;
 
   Device& device_;
   std::shared_ptr<const hub::Checkpoint> checkpoint_;
-  DType dtype_;
+  Formats formats_;
   PackingPlan& plan_;
 };
 

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/cores.h"
+#include "common/base/data_file.h"
 #include "common/base/status.h"
 #include "engine/host/host_device.h"
 #include "engine/program/open_gpu.h"
@@ -49,6 +50,7 @@ absl::StatusOr<LocalDevice> OpenLocalDevice(const DeviceChoice& choice) {
                                                    "; it must be in [0, ", kMaxThreads,
                                                    "] (0: one per core)"));
   }
+  RETURN_IF_ERROR(Annotate(CheckDataFile(choice.gemm_table), "--gemm_table"));
   ASSIGN_OR_RETURN(const kernels::Backend* const backend, FindBackend(choice.backend));
   const int threads = choice.threads == 0 ? static_cast<int>(UsableCores().size()) : choice.threads;
   LocalDevice local;
@@ -62,23 +64,6 @@ absl::StatusOr<std::shared_ptr<Device>> OpenAnother(const LocalDevice& local,
                                                     const DeviceChoice& choice) {
   if (local.device->on_host()) return local.device;
   return OpenGpu(choice, local.device->host());
-}
-
-absl::StatusOr<DType> ParseDType(const std::string& name) {
-  if (name == "fp32") return DType::kF32;
-  if (name == "bf16") return DType::kBF16;
-  if (name == "int8") return DType::kInt8;
-  return absl::InvalidArgumentError(
-      absl::StrCat("--dtype is ", name, "; it must be fp32, bf16 or int8"));
-}
-
-absl::StatusOr<DType> ParseDraftDType(const std::string& name, bool on_gpu) {
-  if (name == "auto") {
-    return !on_gpu && kernels::HasInt8Instructions() ? DType::kInt8 : DType::kBF16;
-  }
-  if (const auto dtype = ParseDType(name); dtype.ok()) return dtype;
-  return absl::InvalidArgumentError(
-      absl::StrCat("the drafter's dtype is ", name, "; it must be fp32, bf16, int8 or auto"));
 }
 
 }  // namespace bastion::nn

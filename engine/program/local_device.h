@@ -1,5 +1,5 @@
-// Turns the values of --device, --backend, --threads and --dtype into a device and types. Only main
-// functions and tools use it.
+// Turns the values of --device, --backend, --threads, --gpu and --gemm_table into a device. Only
+// main functions and tools use it.
 #ifndef BASTION_ENGINE_PROGRAM_LOCAL_DEVICE_H_
 #define BASTION_ENGINE_PROGRAM_LOCAL_DEVICE_H_
 
@@ -28,9 +28,9 @@ struct LocalDevice {
   std::shared_ptr<Device> device;
 };
 
-// INVALID_ARGUMENT if the number of threads is out of range, if a name is unknown, or for "torch"
-// in a build without it. UNIMPLEMENTED for "cuda" in a build without CUDA; UNAVAILABLE if there is
-// no such GPU. "auto" logs why it chose the CPU.
+// INVALID_ARGUMENT if the number of threads is out of range, if a name is unknown, if gemm_table is
+// no regular file, or for "torch" in a build without it. UNIMPLEMENTED for "cuda" in a build
+// without CUDA; UNAVAILABLE if there is no such GPU. "auto" logs why it chose the CPU.
 [[nodiscard]] absl::StatusOr<LocalDevice> OpenLocalDevice(const DeviceChoice& choice);
 [[nodiscard]] inline absl::StatusOr<LocalDevice> OpenLocalDevice(
     int threads, const std::string& backend = "cpu") {
@@ -41,13 +41,6 @@ struct LocalDevice {
 // A CPU serves both: returns local.device.
 [[nodiscard]] absl::StatusOr<std::shared_ptr<Device>> OpenAnother(const LocalDevice& local,
                                                                   const DeviceChoice& choice);
-
-// Parses "fp32", "bf16" or "int8". An int8 target is a model of its own: speculation reproduces the
-// text of the int8 target, not that of the original weights.
-[[nodiscard]] absl::StatusOr<DType> ParseDType(const std::string& name);
-// Like ParseDType, but also accepts "auto": int8 on a CPU with int8 instructions, else bf16. The
-// drafter's type changes the drafts and therefore the speed, but never the output.
-[[nodiscard]] absl::StatusOr<DType> ParseDraftDType(const std::string& name, bool on_gpu = false);
 
 }  // namespace bastion::nn
 

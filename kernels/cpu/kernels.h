@@ -14,7 +14,8 @@ namespace bastion::kernels::cpu {
 inline constexpr size_t kPrefetchBytes = 4096;  // How far ahead weights are prefetched.
 inline constexpr int kGrainPanels = 4;          // Panels. Fewer are not worth another thread.
 
-void Linear(const LinearArgs& args, ThreadPool& pool);
+// Multiplies by fp32 or bf16 weights with vector instructions.
+void LinearFloat(const LinearArgs& args, ThreadPool& pool);
 // Adds the bias, if there is one, to the columns of y that belong to panels [begin, end). The
 // variants of linear() call it for the panels that they have just computed.
 void AddBias(const LinearArgs& args, int64_t begin, int64_t end);
@@ -26,6 +27,17 @@ bool HasVnni();
 void LinearTiles(const LinearArgs& args, ThreadPool& pool);
 // Whether LinearTiles uses AMX.
 bool HasTiles();
+// Multiplies by weights in any format.
+inline void Linear(const LinearArgs& args, ThreadPool& pool) {
+  switch (args.weight.format) {
+    case WeightFormat::kBF16:
+      return HasTiles() ? LinearTiles(args, pool) : LinearFloat(args, pool);
+    case WeightFormat::kInt8:
+      return LinearInt8(args, pool);
+    case WeightFormat::kF32:
+      return LinearFloat(args, pool);
+  }
+}
 // Floats per vector of the instruction set in use.
 int VectorFloats();
 void RmsNorm(const RmsNormArgs& args, ThreadPool& pool);

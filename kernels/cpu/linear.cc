@@ -240,12 +240,12 @@ void PanelRange(const Job& job, int begin, int end) {
 
 }  // namespace
 
-void Linear(const LinearArgs& args, ThreadPool& pool) {
+void LinearFloat(const LinearArgs& args, ThreadPool& pool) {
   static thread_local RowBlocks rows;
   rows.Assign(args);
   const Job job = {args, rows};  // All threads use the caller's `rows`.
   pool.ParallelFor(args.weight.panels(), PanelsFor(1), [&](int64_t begin, int64_t end) {
-    if (args.weight.dtype == DType::kF32) {
+    if (args.weight.format == WeightFormat::kF32) {
       PanelRange<float>(job, static_cast<int>(begin), static_cast<int>(end));
     } else {
       PanelRange<uint16_t>(job, static_cast<int>(begin), static_cast<int>(end));
@@ -275,14 +275,12 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace bastion::kernels::cpu {
-HWY_EXPORT(Linear);
+HWY_EXPORT(LinearFloat);
 HWY_EXPORT(VectorFloats);
 HWY_EXPORT(AddBias);
 int VectorFloats() { return HWY_DYNAMIC_DISPATCH(VectorFloats)(); }
-void Linear(const LinearArgs& args, ThreadPool& pool) {
-  if (args.weight.dtype == DType::kInt8) return LinearInt8(args, pool);
-  if (args.weight.dtype == DType::kBF16 && HasTiles()) return LinearTiles(args, pool);
-  HWY_DYNAMIC_DISPATCH(Linear)(args, pool);
+void LinearFloat(const LinearArgs& args, ThreadPool& pool) {
+  HWY_DYNAMIC_DISPATCH(LinearFloat)(args, pool);
 }
 void AddBias(const LinearArgs& args, int64_t begin, int64_t end) {
   if (args.bias != nullptr) HWY_DYNAMIC_DISPATCH(AddBias)(args, begin, end);

@@ -266,7 +266,7 @@ bool RequestAmx() {
 // Compares a small product on CpuTiles with the same product on PlainTiles.
 bool AmxSelfTestPasses() {
   constexpr int kRows = 19, kOutputs = 37, kDepth = 70;
-  PackedMatrix shape = {DType::kBF16, kOutputs, kDepth, nullptr};
+  PackedMatrix shape = {WeightFormat::kBF16, kOutputs, kDepth, nullptr};
   std::vector<uint16_t> matrix(size_t{kOutputs} * kDepth);
   std::vector<float> x(size_t{kRows} * kDepth);
   for (size_t i = 0; i < matrix.size(); ++i) {

@@ -18,14 +18,14 @@ struct SourceMatrix {
   BlockFormat blocks = BlockFormat::kNone;
 
   [[nodiscard]] size_t row_bytes(int columns) const {
-    if (blocks == BlockFormat::kNone) return size_t(columns) * BytesPerElement(type);
+    if (blocks == BlockFormat::kNone) return Bytes(type, columns);
     const BlockShape shape = ShapeOf(blocks);
     return size_t(columns) / shape.elements * shape.bytes;
   }
   [[nodiscard]] size_t bytes(int columns) const { return row_bytes(columns) * rows; }
 };
 
-// Packs the rows of all `parts`, in order, into `to`. The caller sets the dtype, N (the total
+// Packs the rows of all `parts`, in order, into `to`. The caller sets the format, N (the total
 // number of rows) and K of `to`, and provides bytes() of memory as its data. Conversion to bf16
 // rounds to nearest. Conversion to int8 gives each row the scale max|w| / 127 and rounds w / scale
 // to an integer.

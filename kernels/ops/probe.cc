@@ -98,9 +98,9 @@ double ReadBandwidth(ThreadPool& pool) {
   return static_cast<double>(bytes) / seconds;
 }
 
-double LinearRate(const Backend& backend, DType dtype, ThreadPool& pool) {
+double LinearRate(const Backend& backend, WeightFormat format, ThreadPool& pool) {
   constexpr int kRows = 96, kOutputs = 1024, kDepth = 512, kRepeats = 4;
-  PackedMatrix matrix = {dtype, kOutputs, kDepth, nullptr};
+  PackedMatrix matrix = {format, kOutputs, kDepth, nullptr};
   const Buffer weights(matrix.bytes());
   std::fill_n(weights.as<char>(), matrix.bytes(), 0);
   matrix.data = weights.as<void>();

@@ -13,7 +13,7 @@ namespace bastion::kernels {
 
 // FLOP/s of linear() with many rows and a matrix that fits in the caches: the best of several
 // passes.
-[[nodiscard]] double LinearRate(const Backend& backend, DType dtype, ThreadPool& pool);
+[[nodiscard]] double LinearRate(const Backend& backend, WeightFormat format, ThreadPool& pool);
 
 }  // namespace bastion::kernels
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "common/base/dtype.h"
+#include "common/base/weight_format.h"
 
 namespace bastion::kernels {
 
@@ -39,6 +40,22 @@ inline constexpr int kPageTokens = kWidest;  // Tokens per KV page.
 inline constexpr int kPanel = 2 * kWidest;   // Columns per weight panel.
 inline constexpr int kDepthStep = 32;  // The depth() of fp32 and bf16 panels is a multiple of this.
 
+// What the panels of a weight format have beyond their weights.
+struct PanelLayout {
+  int depth_step = kDepthStep;  // The depth() of panels is a multiple of this.
+  size_t scale_bytes = 0;       // Bytes after the weights of a panel.
+};
+[[nodiscard]] constexpr PanelLayout LayoutOf(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kF32:
+    case WeightFormat::kBF16:
+      return {};
+    case WeightFormat::kInt8:
+      return {4, kPanel * (sizeof(float) + sizeof(int32_t))};
+  }
+  return {};
+}
+
 // A weight matrix W [N, K], packed for linear(). A panel holds 32 rows of W, transposed: row n of W
 // is column n % 32 of panel n / 32. K is padded with zeros to depth():
 //
@@ -50,27 +67,27 @@ inline constexpr int kDepthStep = 32;  // The depth() of fp32 and bf16 panels is
 // columns (W = scale * int8) and the sums of the int8 values of its columns. The columns of the
 // last panel past row N of W are zero. The data is aligned to 64 bytes.
 struct PackedMatrix {
-  DType dtype = DType::kF32;
+  WeightFormat format = WeightFormat::kF32;
   int rows = 0;     // N
   int columns = 0;  // K
   const void* data = nullptr;
 
   [[nodiscard]] int panels() const { return (rows + kPanel - 1) / kPanel; }
   [[nodiscard]] int depth() const {  // Rows of k per panel.
-    const int step = dtype == DType::kInt8 ? 4 : kDepthStep;
+    const int step = LayoutOf(format).depth_step;
     return (columns + step - 1) / step * step;
   }
   [[nodiscard]] size_t panel_bytes() const {
-    const size_t weights = static_cast<size_t>(depth()) * kPanel * BytesPerElement(dtype);
-    return weights + (dtype == DType::kInt8 ? kPanel * (sizeof(float) + sizeof(int32_t)) : 0);
+    return Bytes(format, int64_t{depth()} * kPanel) + LayoutOf(format).scale_bytes;
   }
   [[nodiscard]] size_t bytes() const { return panels() * panel_bytes(); }
+  // T. REQUIRES, also for offset(): a whole number of weights fills a word.
+  [[nodiscard]] int per_word() const { return 32 / Bits(format); }
   // The offset of element (n, k), in elements.
   [[nodiscard]] size_t offset(int n, int k) const {
-    const size_t panel = n / kPanel * (panel_bytes() / BytesPerElement(dtype));
+    const size_t panel = n / kPanel * (panel_bytes() * 8 / Bits(format));
     const int column = n % kPanel;
-    const int per_word = static_cast<int>(sizeof(float) / BytesPerElement(dtype));  // T
-    return panel + (size_t{kPanel} * (k / per_word) + column) * per_word + k % per_word;
+    return panel + (size_t{kPanel} * (k / per_word()) + column) * per_word() + k % per_word();
   }
   // The column scales and column sums of an int8 panel, [32] each.
   [[nodiscard]] const float* scales(int panel) const {

@@ -11,9 +11,11 @@ namespace {
 //
 // x_t has the columns t, T + t, 2T + t, … of x. Part returns w_t: a shift or a mask extracts it
 // from the words.
-at::Tensor Part(const at::Tensor& words, DType dtype, int t) {
-  if (dtype == DType::kInt8) return words.bitwise_left_shift(24 - 8 * t).bitwise_right_shift(24);
-  if (dtype == DType::kF32) return words.view(at::kFloat);
+at::Tensor Part(const at::Tensor& words, WeightFormat format, int t) {
+  if (format == WeightFormat::kInt8) {
+    return words.bitwise_left_shift(24 - 8 * t).bitwise_right_shift(24);
+  }
+  if (format == WeightFormat::kF32) return words.view(at::kFloat);
   constexpr int64_t kUpperHalf = ~int64_t{0xFFFF};  // bfloat16 is the upper half of a float.
   return (t == 0 ? words.bitwise_left_shift(16) : words.bitwise_and(kUpperHalf)).view(at::kFloat);
 }
@@ -26,16 +28,15 @@ struct Inputs {
 template <at::ScalarType kCompute>
 Inputs MakeInputs(const LinearArgs& args) {
   const PackedMatrix& weight = args.weight;
-  const auto per_word = static_cast<int64_t>(sizeof(float) / BytesPerElement(weight.dtype));  // T
   Inputs inputs;
   at::Tensor x = Floats(args.x, {args.rows, weight.columns});
-  if (weight.dtype == DType::kInt8) {
+  if (weight.format == WeightFormat::kInt8) {
     const at::Tensor largest = x.abs().amax(1, /*keepdim=*/true);
     x = (x * at::where(largest == 0, largest, 127 / largest)).round();
     inputs.scale = largest.to(kCompute) / 127;
   }
   inputs.parts = at::constant_pad_nd(x.to(kCompute), {0, weight.depth() - weight.columns})
-                     .view({args.rows, -1, per_word})
+                     .view({args.rows, -1, weight.per_word()})
                      .permute({2, 0, 1})
                      .contiguous();
   return inputs;
@@ -53,10 +54,10 @@ void Multiply(const LinearArgs& args, const Inputs& inputs, int64_t begin, int64
   for (int64_t t = 0; t < per_word; ++t) {
     const at::Tensor x = inputs.parts[t].unsqueeze(0).expand({panels, -1, -1});
     const at::Tensor product =
-        at::bmm(x, Part(words, weight.dtype, static_cast<int>(t)).to(kCompute));
+        at::bmm(x, Part(words, weight.format, static_cast<int>(t)).to(kCompute));
     sum = t == 0 ? product : sum.add_(product);
   }
-  if (weight.dtype == DType::kInt8) {
+  if (weight.format == WeightFormat::kInt8) {
     const at::Tensor scales = View(weight.scales(static_cast<int>(begin)), at::kFloat,
                                    {panels, 1, kPanel}, {stride, kPanel, 1});
     sum = sum * (inputs.scale * scales);
@@ -70,10 +71,8 @@ void Multiply(const LinearArgs& args, const Inputs& inputs, int64_t begin, int64
   y.copy_(sum);
 }
 
-}  // namespace
-
 template <at::ScalarType kCompute>
-void Linear(const LinearArgs& args, ThreadPool& pool) {
+void LinearWords(const LinearArgs& args, ThreadPool& pool) {
   constexpr int64_t kPanelsAtOnce = 8;  // Few enough that the unpacked panels stay in the cache.
   const AtenScope scope;
   const Inputs inputs = MakeInputs<kCompute>(args);
@@ -82,6 +81,18 @@ void Linear(const LinearArgs& args, ThreadPool& pool) {
       Multiply<kCompute>(args, inputs, begin, std::min(begin + kPanelsAtOnce, end));
     }
   });
+}
+
+}  // namespace
+
+template <at::ScalarType kCompute>
+void Linear(const LinearArgs& args, ThreadPool& pool) {
+  switch (args.weight.format) {
+    case WeightFormat::kF32:
+    case WeightFormat::kBF16:
+    case WeightFormat::kInt8:
+      return LinearWords<kCompute>(args, pool);
+  }
 }
 
 template void Linear<at::kFloat>(const LinearArgs&, ThreadPool&);

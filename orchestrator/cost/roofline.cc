@@ -33,10 +33,11 @@ double TouchedExperts(const MlpDims& mlp, double rows) {
 }  // namespace
 
 absl::StatusOr<Roofline> Roofline::Make(const ModelDims& dims, const DevicePeaks& peaks) {
-  const int smallest =
-      std::min({dims.layers, dims.hidden, dims.query_heads, dims.kv_heads, dims.head_dim,
-                dims.intermediate, dims.vocabulary, dims.bytes_per_element});
-  if (smallest <= 0) {
+  const double smallest =
+      std::min<double>(std::min({dims.layers, dims.hidden, dims.query_heads, dims.kv_heads,
+                                 dims.head_dim, dims.intermediate, dims.vocabulary}),
+                       dims.bytes_per_weight);
+  if (!(smallest > 0)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "roofline: every dim of the model must be positive; the smallest is ", smallest));
   }
@@ -84,9 +85,9 @@ double Roofline::Bytes(int rows, int context) const {
   const double states = s * (h + dims_.vocabulary) + 4 * s * activations +
                         dims_.layers * (2 * h_kv * (c + 2 * s) + 4 * s * (h + h_q) +
                                         2 * dims_.query_heads * s * (c + s));
-  const int state_bytes =
-      dims_.state_bytes_per_element > 0 ? dims_.state_bytes_per_element : dims_.bytes_per_element;
-  return dims_.bytes_per_element * weights + state_bytes * states;
+  const double state_bytes =
+      dims_.state_bytes_per_element > 0 ? dims_.state_bytes_per_element : dims_.bytes_per_weight;
+  return dims_.bytes_per_weight * weights + state_bytes * states;
 }
 
 double Roofline::Seconds(int rows, int context) const {

@@ -17,7 +17,7 @@
 // The paper's models have one type, so one bp is enough there. An int8 target has weights of one
 // byte, but keys, values and activations of other types. Table 4 of the paper lists the three
 // apart, so the weights' terms, 2·V·h and L(2h(h_q+h_kv) + 3·h·h_ffn), get the bytes of the weights
-// (ModelDims::bytes_per_element), and all other terms state_bytes_per_element. With one type for
+// (ModelDims::bytes_per_weight), and all other terms state_bytes_per_element. With one type for
 // everything, the formula is the paper's.
 //
 // The paper's models have an MLP of three matrices in each layer. For m matrices, the terms are

@@ -42,7 +42,7 @@ json DimsJson(const ModelDims& dims) {
           {"head_dim", dims.head_dim},
           {"intermediate", dims.intermediate},
           {"vocabulary", dims.vocabulary},
-          {"bytes_per_element", dims.bytes_per_element},
+          {"bytes_per_element", dims.bytes_per_weight},
           {"state_bytes_per_element", dims.state_bytes_per_element},
           {"mlp", MlpJson(dims.mlp)}};
 }
@@ -55,7 +55,7 @@ ModelDims ParseDims(const json& dims) {
           .head_dim = dims.at("head_dim").get<int>(),
           .intermediate = dims.at("intermediate").get<int>(),
           .vocabulary = dims.at("vocabulary").get<int>(),
-          .bytes_per_element = dims.at("bytes_per_element").get<int>(),
+          .bytes_per_weight = dims.at("bytes_per_element").get<double>(),
           .state_bytes_per_element = dims.value("state_bytes_per_element", 0),
           .mlp = ParseMlp(dims.value("mlp", json::object()))};
 }

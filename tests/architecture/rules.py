@@ -100,10 +100,10 @@ MAY_INCLUDE = {
     # Tools run the engines in process.
     "tools/inprocess": [*_DATA, "engine/program", "common/prior", "drafter_service/engine",
                         "orchestrator/prior", "verifier_service/engine"],
-    "tools/bench": [*_DATA, "client/cpp", "client/flags", "common/hub", "kernels/ops", "orchestrator/belief",
+    "tools/bench": [*_DATA, "client/cpp", "client/flags", "common/hub", "engine/program", "kernels/ops", "orchestrator/belief",
                     "orchestrator/cost", "orchestrator/cycle", "orchestrator/policy", "orchestrator/prior",
                     "orchestrator/profile", "tools/inprocess"],
-    "tools/exactness": [*_DATA, "client/cpp", "client/flags", "common/hub", "orchestrator/policy",
+    "tools/exactness": [*_DATA, "client/cpp", "client/flags", "common/hub", "engine/program", "orchestrator/policy",
                         "orchestrator/profile", "orchestrator/tree", "tools/bench", "tools/inprocess"],
     "tools/doctor": ["client/cpp", "client/ctl", "common/base", "common/hub", "engine/model", "engine/program",
                      "common/prior", "drafter_service/draft", "kernels/ops", "orchestrator/intake", "protos/bastion/v1"],
@@ -164,7 +164,7 @@ CONDITIONALS_ALLOWED = ["kernels/cpu/", "kernels/ops/thread_pool.cc",
 NDEBUG_ALLOWED = ["common/base/check.h", "tests/"]
 
 # Only these files may read flags and the environment. They pass the values on as plain structs.
-SETTINGS_ALLOWED = ["main.cc", "flags.cc", "environment.cc"]
+SETTINGS_ALLOWED = ["main.cc", "flags.cc", "device_flags.cc", "environment.cc"]
 
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60

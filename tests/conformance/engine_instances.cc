@@ -70,7 +70,7 @@ class OverTheWire final : public StagesUnderTest {
     auto device = nn::OpenLocalDevice(2);
     CHECK(device.ok()) << device.status();
     local = *std::move(device);
-    return {DType::kF32, local.device, kKvTokens};
+    return {nn::FormatsFor(WeightFormat::kF32), local.device, kKvTokens};
   }
 
   std::unique_ptr<wire::ServiceHost> Host(const std::string& name, grpc::Service* service) {

@@ -35,7 +35,7 @@ inline constexpr int kMaxRows = 256;
 struct InProcessOptions {
   std::string folder;  // Has the folders `target` and `drafter`, like that of a golden case.
   std::string drafter = "drafter";  // The drafter's folder in `folder`.
-  DType dtype = DType::kF32;
+  WeightFormat weights = WeightFormat::kF32;
   std::string backend = "cpu";
   int threads = 2;
   int max_sequences = kMaxSequences;
@@ -54,7 +54,7 @@ class InProcess : public StagesUnderTest {
     device_ = *std::move(device);
     verifier::VerifierOptions verifier;
     verifier.target_folder = options.folder + "/target";
-    verifier.engine = {options.dtype, device_.device, options.kv_tokens};
+    verifier.engine = {nn::FormatsFor(options.weights), device_.device, options.kv_tokens};
     if (options.open != nullptr) verifier.engine.device = options.open(device_);
     verifier.max_sequences = options.max_sequences;
     verifier.max_rows = options.max_rows;

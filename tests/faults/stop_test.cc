@@ -46,10 +46,10 @@ TEST_F(StopTest, ASecondInstanceDoesNotTakeTheSocketOfTheFirst) {
   ServiceSystem& system = StartServices();
   const testing::TempFolder folder;
   const std::string log = folder.File("second.log");
-  ServiceProcess second(
-      "bastion-verifier",
-      {"--target=" + kModels + "/target", "--dtype=fp32", "--listen=" + system.Address("verifier")},
-      log);
+  ServiceProcess second("bastion-verifier",
+                        {"--target=" + kModels + "/target", "--weights=fp32",
+                         "--listen=" + system.Address("verifier")},
+                        log);
   EXPECT_EQ(second.Wait(), 1);
   std::ifstream file(log);
   const std::string text(std::istreambuf_iterator<char>(file), {});

@@ -89,7 +89,7 @@ class AutoregressivePairTest : public ::testing::Test {
     LocalOptions options;
     options.target_folder = kModels + "/target";
     options.drafter_folder = kModels + "/drafter";
-    options.dtype = "fp32";
+    options.formats.weights = "fp32";
     options.device.threads = 2;
     auto stages = LocalStages::Create(options);
     CHECK(stages.ok()) << stages.status();

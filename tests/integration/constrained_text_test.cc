@@ -98,7 +98,7 @@ class ConstrainedTextTest : public ::testing::TestWithParam<Language> {
     LocalOptions options;
     options.target_folder = kModels + "/target";
     options.drafter_folder = kModels + "/drafter";
-    options.dtype = "fp32";
+    options.formats.weights = "fp32";
     options.device.threads = 2;
     options.memory.reuse_prefixes = true;
     auto stages = LocalStages::Create(options);

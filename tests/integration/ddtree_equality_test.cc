@@ -98,7 +98,7 @@ Pair Load(const std::string& folder) {
   LocalOptions options;
   options.target_folder = folder + "/target";
   options.drafter_folder = folder + "/drafter";
-  options.dtype = "fp32";
+  options.formats.weights = "fp32";
   options.device.threads = 2;
   options.memory.max_rows = kMaxRows;
   Pair pair;

@@ -144,7 +144,7 @@ class OneGpu {
     local = *std::move(device);
     auto gpu = nn::OpenCudaDevice(0, /*gemm_table=*/"", local.device->host());
     CHECK(gpu.ok()) << gpu.status();
-    return {DType::kF32, *std::move(gpu), 2048};
+    return {nn::FormatsFor(WeightFormat::kF32), *std::move(gpu), 2048};
   }
 
   void StartDrafter() {

@@ -122,11 +122,12 @@ class OverloadTest : public ::testing::Test {
 
   // Starts the orchestrator over both engines, with a KV cache of `kv_tokens`.
   void Serve(int kv_tokens) {
-    stages_ = std::make_unique<testing::InProcess>(testing::InProcessOptions{.folder = kModels,
-                                                                             .dtype = DType::kBF16,
-                                                                             .max_sequences = 64,
-                                                                             .kv_tokens = kv_tokens,
-                                                                             .max_rows = 512});
+    stages_ = std::make_unique<testing::InProcess>(
+        testing::InProcessOptions{.folder = kModels,
+                                  .weights = WeightFormat::kBF16,
+                                  .max_sequences = 64,
+                                  .kv_tokens = kv_tokens,
+                                  .max_rows = 512});
     auto model = ServedModel::Load(kModels + "/target");
     ASSERT_TRUE(model.ok()) << model.status();
     model_ = *std::move(model);

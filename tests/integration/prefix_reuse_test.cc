@@ -32,7 +32,7 @@ class PrefixReuseTest : public ::testing::Test {
     LocalOptions options;
     options.target_folder = kModels + "/target";
     options.drafter_folder = kModels + "/drafter";
-    options.dtype = "fp32";
+    options.formats.weights = "fp32";
     options.device.threads = 2;
     options.memory.reuse_prefixes = true;
     auto stages = LocalStages::Create(options);
@@ -116,7 +116,7 @@ TEST_F(PrefixReuseTest, ANewDrafterReadsTheStoredFeaturesOfTheReusedPrefix) {
   drafter::DrafterOptions options;
   options.drafter_folder = kModels + "/drafter";
   options.target_folder = kModels + "/target";
-  options.engine = {DType::kF32, stages_->device()};
+  options.engine = {nn::FormatsFor(WeightFormat::kF32), stages_->device()};
   auto engine = drafter::DrafterEngine::Create(options, &stages_->verifier_engine().features());
   ASSERT_TRUE(engine.ok()) << engine.status();
   LocalDrafter drafter(engine->get());

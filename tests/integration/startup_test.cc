@@ -17,7 +17,7 @@ absl::Duration TimeToServing() {
   testing::SystemOptions options;
   options.target = models + "/target";
   options.drafter = models + "/drafter";
-  options.dtype = "bf16";
+  options.weights = "bf16";
   options.orchestrator_flags = {"--profile_limit=10s"};
   testing::ServiceSystem system(options);
   StopWatch watch;

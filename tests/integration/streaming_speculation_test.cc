@@ -22,11 +22,11 @@ const std::string kModels = std::string(BASTION_SOURCE_DIR) + "/deploy/demo_mode
 // The demo pair, with quick costs.
 class Pair {
  public:
-  Pair(const std::string& dtype, const nn::StreamingWindow& window) {
+  Pair(const std::string& weights, const nn::StreamingWindow& window) {
     LocalOptions options;
     options.target_folder = kModels + "/target";
     options.drafter_folder = kModels + "/drafter";
-    options.dtype = dtype;
+    options.formats.weights = weights;
     options.device = {.threads = 2};
     options.memory.kv_tokens = 4096;
     options.memory.streaming = window;

@@ -40,9 +40,9 @@ inline std::vector<uint16_t> ToBf16(const std::vector<float>& values) {
 
 // A packed random matrix [rows, columns] that owns its memory.
 struct RandomMatrix {
-  RandomMatrix(DType dtype, int rows, int columns, uint32_t seed) {
+  RandomMatrix(WeightFormat format, int rows, int columns, uint32_t seed) {
     const std::vector<float> values = RandomFloats(size_t(rows) * columns, seed, 0.1f);
-    packed = {dtype, rows, columns, nullptr};
+    packed = {format, rows, columns, nullptr};
     storage.resize(packed.bytes() / 4 + 16);
     // linear() requires 64-byte aligned panels.
     void* aligned = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(storage.data()) + 63) &
@@ -52,13 +52,13 @@ struct RandomMatrix {
     const SourceMatrix floats = {DType::kF32, values.data(), rows};
     const SourceMatrix halves = {DType::kBF16, bits.data(), rows};
     ThreadPool pool(1);
-    PackMatrix({dtype == DType::kBF16 ? halves : floats}, packed, pool);
+    PackMatrix({format == WeightFormat::kBF16 ? halves : floats}, packed, pool);
   }
   // W[n, k], read from the packed matrix.
   [[nodiscard]] float element(int n, int k) const {
     const size_t at = packed.offset(n, k);
-    if (packed.dtype == DType::kF32) return static_cast<const float*>(packed.data)[at];
-    if (packed.dtype == DType::kBF16) {
+    if (packed.format == WeightFormat::kF32) return static_cast<const float*>(packed.data)[at];
+    if (packed.format == WeightFormat::kBF16) {
       return Bf16ToFloat(static_cast<const uint16_t*>(packed.data)[at]);
     }
     return static_cast<float>(static_cast<const int8_t*>(packed.data)[at]) *

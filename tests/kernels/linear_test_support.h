@@ -18,13 +18,13 @@ struct Shape {
   int rows, outputs, depth;
 };
 
-class LinearTest : public testing::TestWithParam<std::tuple<Shape, DType>> {
+class LinearTest : public testing::TestWithParam<std::tuple<Shape, WeightFormat>> {
  protected:
   void SetUp() override {
-    std::tie(shape_, dtype_) = GetParam();
+    std::tie(shape_, format_) = GetParam();
     x_ = RandomFloats(size_t(shape_.rows) * shape_.depth, 1);
     // linear() may round x to bf16, so use values that bf16 represents exactly.
-    if (dtype_ == DType::kBF16) {
+    if (format_ == WeightFormat::kBF16) {
       for (float& value : x_) value = Bf16ToFloat(FloatToBf16(value));
     }
   }
@@ -37,11 +37,12 @@ class LinearTest : public testing::TestWithParam<std::tuple<Shape, DType>> {
     return y;
   }
   const RandomMatrix& matrix() {
-    if (!matrix_) matrix_ = std::make_unique<RandomMatrix>(dtype_, shape_.outputs, shape_.depth, 2);
+    if (!matrix_)
+      matrix_ = std::make_unique<RandomMatrix>(format_, shape_.outputs, shape_.depth, 2);
     return *matrix_;
   }
   Shape shape_;
-  DType dtype_;
+  WeightFormat format_;
   bool accumulate_ = false;
   std::vector<float> bias_;  // [N], or empty
   std::vector<float> x_;
@@ -65,7 +66,7 @@ inline auto LinearShapes() {
                          Shape{65, 80, 64});
 }
 inline auto LinearShapesAndTypes() {
-  return testing::Combine(LinearShapes(), testing::Values(DType::kF32, DType::kBF16, DType::kInt8));
+  return testing::Combine(LinearShapes(), testing::ValuesIn(kWeightFormats));
 }
 
 }  // namespace bastion::kernels

@@ -33,7 +33,8 @@ class CudaParityFixture : public ::testing::TestWithParam<std::string> {
     folder_ = GoldenFolder(GetParam());
     golden_ = std::make_unique<GoldenFile>(folder_ + "/golden.safetensors");
     tokens_ = golden_->Integers("tokens");
-    options_ = {.dtype = DType::kF32, .device = device_.device, .kv_tokens = 1024};
+    options_ = {
+        .formats = nn::FormatsFor(WeightFormat::kF32), .device = device_.device, .kv_tokens = 1024};
     options_.max_rows = 128, options_.max_sequences = 4;
   }
 

@@ -297,7 +297,7 @@ TEST_P(CudaParityTest, BothSidesAcceptTheSameNodesInEveryCycle) {
 
 // The goldens are fp32. The engine rounds weights, queries and the cache to bf16.
 TEST_P(CudaParityTest, Bf16FeaturesAreCloseToFp32) {
-  options_.dtype = DType::kBF16;
+  options_.formats = nn::FormatsFor(WeightFormat::kBF16);
   LoadTargets(testing::GoldenFeatureLayers(GetParam()));
   Prefill(gpu_, 0, tokens_);
   const std::vector<float> expected = golden_->Floats("features");

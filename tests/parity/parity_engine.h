@@ -35,7 +35,7 @@ class ParityEngine {
         tokens_(golden_.Integers("tokens")),
         feature_layers_(GoldenFeatureLayers(name)) {
     const std::string folder = GoldenFolder(name);
-    options_.dtype = DType::kF32;
+    options_.formats = nn::FormatsFor(WeightFormat::kF32);
     options_.device = nn::MakeHostDevice(backend, pool_);
     options_.kv_tokens = 4096;
     auto target = ModelRunner::Load(folder + "/target", options_, feature_layers_);

@@ -118,7 +118,7 @@ class Services(DemoServices):
                             for flag in ('--help', '--helpfull'))
         folder = self.folder.name
         listen = f'127.0.0.1:{self.port}' if name == 'orchestrator' else self.address(name)
-        flags = {'target': MODELS / 'target', 'listen': listen, 'dtype': 'bf16',
+        flags = {'target': MODELS / 'target', 'listen': listen, 'weights': 'bf16',
                  'verifier': self.address('verifier'), 'shared_memory': f'{folder}/shm',
                  'drafter': self.address('drafter') if name == 'orchestrator' else MODELS / 'drafter',
                  'profile_limit': '1s'}

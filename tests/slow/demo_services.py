@@ -51,8 +51,8 @@ class DemoServices(contextlib.AbstractContextManager):
         has_prior = (self.models / 'drafter' / 'transition_prior.safetensors').exists()
         prior = ('--prior', self.models / 'drafter') if has_prior else ()
         return {
-            'verifier': (*memory, '--dtype', 'bf16'),
-            'drafter': (*verifier, *memory, '--drafter', self.models / 'drafter', '--dtype', 'auto'),
+            'verifier': (*memory, '--weights', 'bf16'),
+            'drafter': (*verifier, *memory, '--drafter', self.models / 'drafter', '--weights', 'auto'),
             'orchestrator': (*verifier, '--drafter', self.address('drafter'),
                              *prior, *self.orchestrator_flags),
         }[name]

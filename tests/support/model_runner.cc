@@ -45,7 +45,7 @@ std::vector<float> ModelRunner::Features() const {
   nn::Device& device = step_->decoder().device();
   device.Copy(bytes.data(), step_->features(), bytes.size());
   CHECK(device.Finish().ok());
-  std::vector<float> floats(bytes.size() / BytesPerElement(type));
+  std::vector<float> floats(bytes.size() / Bytes(type, 1));
   kernels::ConvertElements(type, bytes.data(), static_cast<int64_t>(floats.size()), DType::kF32,
                            floats.data());
   return floats;

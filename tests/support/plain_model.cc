@@ -13,7 +13,7 @@ PlainModel::PlainModel(const std::string& folder) {
   device_ = *std::move(device);
   verifier::VerifierOptions options;
   options.target_folder = folder;
-  options.engine = {DType::kF32, device_.device, /*kv_tokens=*/16384};
+  options.engine = {nn::FormatsFor(WeightFormat::kF32), device_.device, /*kv_tokens=*/16384};
   auto engine = verifier::VerifierEngine::Create(options);
   CHECK(engine.ok()) << engine.status();
   engine_ = *std::move(engine);

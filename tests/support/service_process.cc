@@ -94,7 +94,7 @@ std::unique_ptr<ServiceProcess> ServiceSystem::Start(const std::string& service,
 }
 
 void ServiceSystem::StartVerifier() {
-  std::vector<std::string> flags = {"--target=" + options_.target, "--dtype=" + options_.dtype,
+  std::vector<std::string> flags = {"--target=" + options_.target, "--weights=" + options_.weights,
                                     "--backend=" + options_.backend};
   flags.insert(flags.end(), options_.verifier_flags.begin(), options_.verifier_flags.end());
   verifier = Start("verifier", std::move(flags));
@@ -104,7 +104,7 @@ void ServiceSystem::StartDrafter() {
   // A test may start a drafter that belongs to another target than the verifier's.
   const std::filesystem::path target = std::filesystem::path(options_.drafter) / "../target";
   drafter = Start("drafter", {"--drafter=" + options_.drafter, "--target=" + target.string(),
-                              "--dtype=" + options_.dtype, "--backend=" + options_.backend,
+                              "--weights=" + options_.weights, "--backend=" + options_.backend,
                               "--verifier=" + Address("verifier")});
 }
 

@@ -39,7 +39,7 @@ class ServiceProcess {
 struct SystemOptions {
   std::string target;   // Folder of the verifier's target.
   std::string drafter;  // Folder of the drafter, next to the folder of its target.
-  std::string dtype = "fp32";
+  std::string weights = "fp32";
   std::string backend = "cpu";  // "cpu" or "torch", for verifier and drafter.
   std::vector<std::string> orchestrator_flags;
   std::vector<std::string> verifier_flags;

@@ -32,7 +32,7 @@ class Reader {
                                           const std::vector<int64_t>& shape) const {
     const auto tensor = checkpoint_->Tensor(name, shape);
     CHECK(tensor.ok()) << tensor.status();
-    std::vector<float> values(tensor->bytes / BytesPerElement(tensor->dtype));
+    std::vector<float> values(tensor->bytes / Bytes(tensor->dtype, 1));
     if (tensor->dtype == DType::kF32) {
       std::memcpy(values.data(), tensor->data, tensor->bytes);
       return values;

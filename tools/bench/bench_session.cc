@@ -42,7 +42,7 @@ absl::Status BenchSession::OpenLocal(const SessionOptions& options) {
   };
   device_ = target.device;
   mode_ = "in process";
-  if (!local.drafter_dtype.empty()) absl::StrAppend(&mode_, ", drafter ", local.drafter_dtype);
+  if (!local.drafter_weights.empty()) absl::StrAppend(&mode_, ", drafter ", local.drafter_weights);
   return absl::OkStatus();
 }
 

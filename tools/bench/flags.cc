@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "client/flags/sampling.h"
 #include "common/base/status.h"
+#include "engine/program/flags.h"
 #include "orchestrator/policy/policy.h"
 #include "tools/bench/prompts.h"
 
@@ -21,9 +22,7 @@ ABSL_FLAG(std::string, drafter, "",
 ABSL_FLAG(std::string, prior, "",
           "Transition table for +prior: a file or a folder. Empty: the one in the drafter's "
           "folder, if it has one.");
-ABSL_FLAG(std::string, dtype, "bf16", "Type of the target's weights: bf16, fp32 or int8.");
-ABSL_FLAG(std::string, drafter_dtype, "",
-          "Type of the drafter's weights: bf16, fp32, int8 or auto. Empty: the same as --dtype.");
+ABSL_FLAG(std::string, drafter_weights, "", bastion::nn::kDrafterWeightsHelp);
 ABSL_FLAG(std::string, endpoint, "",
           "Address of a running orchestrator to measure. Empty: run both engines in this process.");
 ABSL_FLAG(
@@ -86,15 +85,6 @@ ABSL_FLAG(std::optional<int>, prompts_per_dataset, std::nullopt,
           "suite.");
 ABSL_FLAG(std::string, sampling, "",
           "Further sampling parameters, e.g. \"top_k=40,top_p=0.9,repetition_penalty=1.1\".");
-ABSL_FLAG(std::string, device, "auto",
-          "cpu, cuda or auto. auto: a GPU if this build supports CUDA and the machine has one.");
-ABSL_FLAG(
-    std::string, backend, "cpu",
-    "CPU kernels: cpu (the project's own) or torch (portable, in builds with BASTION_TORCH).");
-ABSL_FLAG(int, gpu, 0, "Index of the GPU among those that CUDA_VISIBLE_DEVICES makes visible.");
-ABSL_FLAG(std::string, gemm_table, "",
-          "Cache file for GEMM autotuning on a GPU. Empty: tune again at every start.");
-ABSL_FLAG(int, threads, 2, "Threads of the engines. 0: one per core.");
 ABSL_FLAG(
     int, kv_tokens, 65536,
     "Capacity of each model's KV cache in tokens, for all requests. Without --endpoint only.");
@@ -143,6 +133,7 @@ namespace {
 constexpr int kMaxLive = 4096;
 constexpr char kDefaultPolicies[] = "ar,chain,fixed:16,fixed:64,adaptive";
 constexpr int kDefaultNewTokens = 128;
+constexpr int kThreads = 2;  // Without --threads.
 
 template <typename Number>
 absl::StatusOr<std::vector<Number>> ParseNumbers(const std::string& flag,
@@ -234,14 +225,10 @@ LocalOptions ReadLocalOptions() {
   LocalOptions local;
   local.target_folder = absl::GetFlag(FLAGS_target);
   local.drafter_folder = absl::GetFlag(FLAGS_drafter);
-  local.dtype = absl::GetFlag(FLAGS_dtype);
-  local.drafter_dtype = absl::GetFlag(FLAGS_drafter_dtype);
+  local.formats = nn::FormatFlags();
+  local.drafter_weights = absl::GetFlag(FLAGS_drafter_weights);
   local.prior = absl::GetFlag(FLAGS_prior);
-  local.device = {.device = absl::GetFlag(FLAGS_device),
-                  .backend = absl::GetFlag(FLAGS_backend),
-                  .threads = absl::GetFlag(FLAGS_threads),
-                  .gpu = absl::GetFlag(FLAGS_gpu),
-                  .gemm_table = absl::GetFlag(FLAGS_gemm_table)};
+  local.device = nn::DeviceFlags(kThreads);
   local.show_progress = true;
   local.memory.max_rows = absl::GetFlag(FLAGS_max_rows).value_or(local.memory.max_rows);
   local.memory.kv_tokens = absl::GetFlag(FLAGS_kv_tokens);

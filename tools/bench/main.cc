@@ -123,9 +123,9 @@ absl::Status RunRoofline(const BenchFlags& flags) {
 absl::Status RunRounding(const BenchFlags& flags) {
   LocalOptions local = flags.session.local;
   local.memory.max_sequences = 5;
-  local.dtype = "bf16";
+  local.formats.weights = "bf16";
   ASSIGN_OR_RETURN(const auto exact, LocalStages::Create(local));
-  local.dtype = "int8";
+  local.formats.weights = "int8";
   ASSIGN_OR_RETURN(const auto rounded, LocalStages::Create(local));
   ASSIGN_OR_RETURN(const auto prompts, LoadPrompts(flags.prompts.file, local.target_folder));
   ASSIGN_OR_RETURN(const RoundingError error,
@@ -227,8 +227,8 @@ int main(int argc, char** argv) {
       .example = bastion::kExample,
       .groups = {
           {"Models",
-           {"target DIR", "drafter DIR", "prior PATH", "dtype TYPE", "drafter_dtype TYPE",
-            "endpoint ADDRESS"}},
+           {"target DIR", "drafter DIR", "prior PATH", "weights FORMAT", "dtype TYPE",
+            "drafter_weights FORMAT", "endpoint ADDRESS"}},
           {"Work",
            {"prompts FILE", "template_args JSON", "policies LIST", "max_new_tokens N", "ignore_eos",
             "warmup N", "max_rows ROWS", "texts_may_differ"}},

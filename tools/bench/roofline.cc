@@ -14,31 +14,25 @@ namespace bastion {
 namespace {
 
 constexpr int kDrafts = 15;
-constexpr DType kProductTypes[] = {DType::kBF16, DType::kInt8, DType::kF32};
 // First session id of this file. No other code of this program uses ids in this range.
 constexpr uint64_t kSession = uint64_t{3} << 61;
 
 // The peaks that the engine reports for its GPU: the bandwidth computed from the memory clock, and
-// the measured FLOP/s in the type of the target's weights, bf16 or fp32. Other types are not
-// measured.
+// the measured FLOP/s in the format of the target's weights. Other formats are not measured.
 MachineLimits LimitsOfGpu(const verifier::VerifierEngine& engine) {
   const DevicePeaks& peaks = engine.info().peaks;
   MachineLimits limits;
   limits.read_bytes_per_second = peaks.bytes_per_second;
-  (engine.cost().dtype == DType::kF32 ? limits.fp32_flops_per_second
-                                      : limits.bf16_flops_per_second) = peaks.flops_per_second;
+  limits.flops_per_second[engine.cost().format] = peaks.flops_per_second;
   return limits;
 }
 
 MachineLimits MeasureLimits(const nn::HostKernels& host) {
-  const auto rate = [&](DType dtype) {
-    return kernels::LinearRate(*host.backend, dtype, *host.pool);
-  };
   MachineLimits limits;
   limits.read_bytes_per_second = kernels::ReadBandwidth(*host.pool);
-  limits.fp32_flops_per_second = rate(DType::kF32);
-  limits.bf16_flops_per_second = rate(DType::kBF16);
-  limits.int8_flops_per_second = rate(DType::kInt8);
+  for (const WeightFormat format : kWeightFormats) {
+    limits.flops_per_second[format] = kernels::LinearRate(*host.backend, format, *host.pool);
+  }
   return limits;
 }
 
@@ -50,7 +44,7 @@ ForwardTime BoundOf(const MachineLimits& limits, const nn::ForwardCost& cost, in
   forward.context = context;
   forward.bytes = cost.ReadBytes(rows) + static_cast<double>(cost.kv_bytes_per_token) * context;
   forward.flops = 2.0 * rows * static_cast<double>(cost.multiply_adds_per_row);
-  const double flops_per_second = limits.flops_per_second(cost.dtype);
+  const double flops_per_second = limits.RateOf(cost.format);
   forward.bound_seconds = std::max(forward.bytes / limits.read_bytes_per_second,
                                    flops_per_second > 0 ? forward.flops / flops_per_second : 0);
   return forward;
@@ -113,22 +107,15 @@ absl::Status MeasureDraft(LocalStages& stages, RooflineReport& report) {
 // The measured rates, e.g. "; matrix products 90 GFLOP/s in bf16, 45 GFLOP/s in fp32".
 std::string ProductRates(const MachineLimits& limits) {
   std::string text;
-  for (const DType dtype : kProductTypes) {
-    const double rate = limits.flops_per_second(dtype);
+  for (const auto& [format, rate] : limits.flops_per_second) {
     if (rate <= 0) continue;
     absl::StrAppendFormat(&text, "%s %.0f GFLOP/s in %s", text.empty() ? "; matrix products" : ",",
-                          rate / 1e9, Name(dtype));
+                          rate / 1e9, Name(format));
   }
   return text;
 }
 
 }  // namespace
-
-double MachineLimits::flops_per_second(DType dtype) const {
-  return dtype == DType::kInt8   ? int8_flops_per_second
-         : dtype == DType::kBF16 ? bf16_flops_per_second
-                                 : fp32_flops_per_second;
-}
 
 std::string RooflineReport::Markdown() const {
   std::string text = absl::StrFormat(
@@ -168,9 +155,8 @@ std::string RooflineReport::Json() const {
   nlohmann::json report = {{"device", device},
                            {"read_bytes_per_second", limits.read_bytes_per_second},
                            {"forwards", rows}};
-  for (const DType dtype : kProductTypes) {
-    const double rate = limits.flops_per_second(dtype);
-    if (rate > 0) report[absl::StrCat(Name(dtype), "_flops_per_second")] = rate;
+  for (const auto& [format, rate] : limits.flops_per_second) {
+    if (rate > 0) report[absl::StrCat(Name(format), "_flops_per_second")] = rate;
   }
   return report.dump(1);
 }

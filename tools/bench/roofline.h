@@ -10,6 +10,7 @@
 #ifndef BASTION_TOOLS_BENCH_ROOFLINE_H_
 #define BASTION_TOOLS_BENCH_ROOFLINE_H_
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -19,12 +20,14 @@ namespace bastion {
 
 struct MachineLimits {
   double read_bytes_per_second = 0;
-  // 0: not measured. Reports leave such a rate out.
-  double bf16_flops_per_second = 0;
-  double int8_flops_per_second = 0;
-  double fp32_flops_per_second = 0;
+  // Rates of products with weights in each format. Reports leave out those that were not measured.
+  std::map<WeightFormat, double> flops_per_second = {};
 
-  [[nodiscard]] double flops_per_second(DType dtype) const;
+  // 0: not measured.
+  [[nodiscard]] double RateOf(WeightFormat format) const {
+    const auto found = flops_per_second.find(format);
+    return found == flops_per_second.end() ? 0 : found->second;
+  }
 };
 
 struct ForwardTime {

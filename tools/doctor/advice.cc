@@ -71,7 +71,7 @@ void AdviseOnDrafts(const ServiceReport& report, std::vector<std::string>* advic
   if (draft_share >= kExpensiveDraft) {
     advice->push_back(absl::StrFormat(
         "A draft takes %.0f %% of a plain cycle. A drafter in int8 may be faster (bastion-drafter "
-        "--dtype auto), and shared memory saves time for messages (--shared_memory).",
+        "--weights auto), and shared memory saves time for messages (--shared_memory).",
         100 * draft_share));
   }
 }
@@ -90,7 +90,7 @@ void AdviseOnTarget(const ServiceReport& report, std::vector<std::string>* advic
   } else if (one->share() >= kHighShare) {
     advice->push_back(absl::StrFormat(
         "At one row the target reaches %.0f %% of the device's limits. Only fewer bytes make plain "
-        "decoding faster, e.g. bastion-verifier --dtype int8.",
+        "decoding faster, e.g. bastion-verifier --weights int8.",
         share));
   } else if (one->share() < kLowShare) {
     advice->push_back(absl::StrFormat(

@@ -22,9 +22,8 @@ nn::EngineOptions ForCheck(nn::EngineOptions options) {
   return options;
 }
 
-int64_t TableBytes(const ModelDims& dims, DType dtype) {
-  return int64_t{dims.vocabulary} * dims.hidden *
-         static_cast<int64_t>(BytesPerElement(nn::StoredType(dtype)));
+int64_t TableBytes(const ModelDims& dims, const nn::Formats& formats) {
+  return static_cast<int64_t>(Bytes(formats.activations, int64_t{dims.vocabulary} * dims.hidden));
 }
 
 }  // namespace
@@ -38,7 +37,7 @@ absl::StatusOr<CheckedModel> CheckTarget(const std::string& folder,
   CheckedModel model;
   model.config = loaded.decoder->config();
   model.cost = loaded.Cost();
-  model.table_bytes = TableBytes(model.config.dims, options.dtype);
+  model.table_bytes = TableBytes(model.config.dims, options.formats);
   return model;
 }
 
@@ -59,7 +58,7 @@ absl::StatusOr<CheckedModel> CheckDrafter(const std::string& drafter_folder,
   CheckedModel model;
   model.config = pair.drafter;
   model.cost = weights.Cost();
-  model.table_bytes = TableBytes(pair.target.dims, options.dtype);
+  model.table_bytes = TableBytes(pair.target.dims, options.formats);
   return model;
 }
 

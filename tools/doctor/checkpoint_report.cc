@@ -13,14 +13,13 @@ namespace {
 constexpr char kVerifier[] = "bastion-verifier";
 constexpr char kDrafter[] = "bastion-drafter";
 constexpr char kOrchestrator[] = "bastion-orchestrator";
-constexpr DType kWeightTypes[] = {DType::kBF16, DType::kInt8, DType::kF32};
 constexpr int64_t kFeatureBytes = int64_t{1} << 30;  // Default of bastion-verifier --feature_bytes.
 constexpr int kContext = 512;                        // For estimates of speed.
 constexpr int kVerifyRows[] = {1, 8, 32};
 
-nn::EngineOptions EngineOptionsOf(const CheckpointOptions& options, DType dtype) {
+nn::EngineOptions EngineOptionsOf(const CheckpointOptions& options, const nn::Formats& formats) {
   nn::EngineOptions engine;
-  engine.dtype = dtype;
+  engine.formats = formats;
   engine.device = options.device;
   return engine;
 }
@@ -87,9 +86,9 @@ void AddTargetMemory(const CheckpointOptions& options, CheckpointReport* report)
   if (report->drafter.has_value()) {
     const auto layers =
         static_cast<int64_t>(report->drafter->config.dflash.target_layer_ids.size());
-    const auto element = static_cast<int64_t>(BytesPerElement(nn::StoredType(options.dtype)));
-    need.features = std::min(
-        layers * report->target->config.dims.hidden * element * options.kv_tokens, kFeatureBytes);
+    const auto row = static_cast<int64_t>(
+        Bytes(options.formats.activations, layers * report->target->config.dims.hidden));
+    need.features = std::min(row * options.kv_tokens, kFeatureBytes);
   }
   report->memory.push_back(need);
 }
@@ -128,12 +127,12 @@ int64_t CheckpointReport::total_memory() const {
 
 CheckpointReport CheckCheckpoints(const CheckpointOptions& options) {
   CheckpointReport report;
-  auto target = CheckTarget(options.target, EngineOptionsOf(options, options.dtype));
+  auto target = CheckTarget(options.target, EngineOptionsOf(options, options.formats));
   AddVerdict(kVerifier, target.status(), &report);
   if (target.ok()) report.target = *std::move(target);
   if (!options.drafter.empty()) {
     auto drafter = CheckDrafter(options.drafter, options.target,
-                                EngineOptionsOf(options, options.drafter_dtype));
+                                EngineOptionsOf(options, options.drafter_formats));
     AddVerdict(kDrafter, drafter.status(), &report);
     if (drafter.ok()) report.drafter = *std::move(drafter);
   }
@@ -145,10 +144,11 @@ CheckpointReport CheckCheckpoints(const CheckpointOptions& options) {
     report.memory.push_back({.service = kOrchestrator, .weights = *table_bytes});
   }
   if (!report.target.has_value()) return report;
-  for (const DType type : kWeightTypes) {
-    const auto model = CheckTarget(options.target, EngineOptionsOf(options, type));
+  for (const WeightFormat format : kWeightFormats) {
+    const auto model =
+        CheckTarget(options.target, EngineOptionsOf(options, nn::FormatsFor(format)));
     if (!model.ok()) continue;
-    report.weights_by_type.emplace_back(type, model->cost.stored_bytes() + model->table_bytes);
+    report.weights_by_format.emplace_back(format, model->cost.stored_bytes() + model->table_bytes);
   }
   return report;
 }
@@ -158,11 +158,11 @@ MeasuredLimits MeasureLimits(const CheckpointOptions& options) {
   MeasuredLimits limits;
   limits.device = options.device->Describe();
   limits.bytes_per_second = kernels::ReadBandwidth(*host.pool);
-  limits.target_flops = kernels::LinearRate(*host.backend, options.dtype, *host.pool);
+  limits.target_flops = kernels::LinearRate(*host.backend, options.formats.weights, *host.pool);
   limits.drafter_flops =
-      options.drafter_dtype == options.dtype
+      options.drafter_formats.weights == options.formats.weights
           ? limits.target_flops
-          : kernels::LinearRate(*host.backend, options.drafter_dtype, *host.pool);
+          : kernels::LinearRate(*host.backend, options.drafter_formats.weights, *host.pool);
   limits.free_memory = AvailableMemory();
   return limits;
 }

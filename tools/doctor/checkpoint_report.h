@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/base/dtype.h"
+#include "engine/model/formats.h"
 #include "tools/doctor/checkpoint_check.h"
 
 namespace bastion::doctor {
@@ -18,8 +18,8 @@ namespace bastion::doctor {
 struct CheckpointOptions {
   std::string target;   // Folder.
   std::string drafter;  // Folder. Empty: none.
-  DType dtype = DType::kBF16;
-  DType drafter_dtype = DType::kBF16;
+  nn::Formats formats = {};
+  nn::Formats drafter_formats = {};
   std::shared_ptr<nn::Device> device;
   int kv_tokens = 65536;  // As for the services, also the following.
   int max_rows = 512;
@@ -56,7 +56,7 @@ struct EstimatedForward {
 struct MeasuredLimits {
   std::string device;
   double bytes_per_second = 0;
-  double target_flops = 0;   // FLOP/s with the type of the target's weights.
+  double target_flops = 0;   // FLOP/s with the format of the target's weights.
   double drafter_flops = 0;  // With that of the drafter's.
   int64_t free_memory = 0;   // Bytes. 0: unknown.
 };
@@ -65,7 +65,8 @@ struct CheckpointReport {
   std::optional<CheckedModel> target, drafter;  // Empty if the check failed or did not run.
   std::vector<Verdict> verdicts;
   std::vector<MemoryNeed> memory;  // One per service whose files were checked.
-  std::vector<std::pair<DType, int64_t>> weights_by_type;  // Bytes of the target's weights.
+  std::vector<std::pair<WeightFormat, int64_t>>
+      weights_by_format;  // Bytes of the target's weights.
   MeasuredLimits limits;
   std::vector<EstimatedForward> forwards;
 

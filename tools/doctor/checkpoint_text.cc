@@ -54,11 +54,12 @@ std::string MemoryText(const CheckpointReport& report, const CheckpointOptions& 
     table.push_back({need.service, Size(need.weights), Size(need.kv_cache), Size(need.features),
                      Size(need.buffers), Size(need.total())});
   }
-  std::string text = absl::StrFormat("\nMemory with --dtype %s and a full KV cache of %d tokens\n",
-                                     Name(options.dtype), options.kv_tokens) +
-                     TextTable(table) + "  The target's weights in";
+  std::string text =
+      absl::StrFormat("\nMemory with --weights %s and a full KV cache of %d tokens\n",
+                      Name(options.formats.weights), options.kv_tokens) +
+      TextTable(table) + "  The target's weights in";
   const char* separator = " ";
-  for (const auto& [type, bytes] : report.weights_by_type) {
+  for (const auto& [type, bytes] : report.weights_by_format) {
     absl::StrAppendFormat(&text, "%s%s: %s", std::exchange(separator, "; in "), Name(type),
                           Size(bytes));
   }
@@ -68,7 +69,7 @@ std::string MemoryText(const CheckpointReport& report, const CheckpointOptions& 
   absl::StrAppendFormat(&text, "  Needed: %s. Free: %s.%s\n", Size(report.total_memory()),
                         Size(report.limits.free_memory),
                         report.fits() ? ""
-                                      : " This does not fit: lower --kv_tokens, or use --dtype "
+                                      : " This does not fit: lower --kv_tokens, or use --weights "
                                         "int8 or a smaller model.");
   return text;
 }
@@ -109,7 +110,7 @@ std::string CheckpointText(const CheckpointReport& report, const CheckpointOptio
                      ModelLine("drafter", options.drafter, report.drafter);
   absl::StrAppendFormat(&text, "device   %s: %.1f GB/s of memory, %.0f GFLOP/s in %s\n",
                         limits.device, limits.bytes_per_second / 1e9, limits.target_flops / 1e9,
-                        Name(options.dtype));
+                        Name(options.formats.weights));
   return PrintableText(text + VerdictText(report) + MemoryText(report, options) +
                        SpeedText(report));
 }
@@ -124,7 +125,7 @@ std::string CheckpointJson(const CheckpointReport& report, const CheckpointOptio
                         {"remedy", verdict.remedy}});
   }
   for (const MemoryNeed& need : report.memory) memory.push_back(ToJson(need));
-  for (const auto& [type, bytes] : report.weights_by_type) weights[Name(type)] = bytes;
+  for (const auto& [type, bytes] : report.weights_by_format) weights[Name(type)] = bytes;
   for (const EstimatedForward& forward : report.forwards) {
     forwards.push_back({{"forward", forward.name},
                         {"rows", forward.rows},
@@ -134,7 +135,7 @@ std::string CheckpointJson(const CheckpointReport& report, const CheckpointOptio
   const MeasuredLimits& limits = report.limits;
   const json object = {{"target", options.target},
                        {"drafter", options.drafter},
-                       {"dtype", Name(options.dtype)},
+                       {"dtype", Name(options.formats.weights)},
                        {"device", limits.device},
                        {"bytes_per_second", limits.bytes_per_second},
                        {"flops_per_second", limits.target_flops},

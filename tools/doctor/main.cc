@@ -13,7 +13,7 @@
 #include "common/base/program.h"
 #include "common/base/progress.h"
 #include "common/base/status.h"
-#include "engine/program/local_device.h"
+#include "engine/program/flags.h"
 #include "tools/doctor/advice.h"
 #include "tools/doctor/checkpoint_report.h"
 #include "tools/doctor/prompt_file.h"
@@ -39,11 +39,8 @@ ABSL_FLAG(std::string, target, "",
           "Folder or GGUF file of a target model to check. No service is needed. Empty: examine "
           "services.");
 ABSL_FLAG(std::string, drafter, "", "Folder of the target's drafter, to check both.");
-ABSL_FLAG(std::string, dtype, "bf16", "Type of the target's weights: bf16, fp32 or int8.");
-ABSL_FLAG(std::string, drafter_dtype, "bf16",
-          "Type of the drafter's weights: bf16, fp32, int8 or auto.");
+ABSL_FLAG(std::string, drafter_weights, "bf16", bastion::nn::kDrafterWeightsHelp);
 ABSL_FLAG(int, kv_tokens, 65536, "Capacity of each KV cache in tokens.");
-ABSL_FLAG(int, threads, 0, "Threads for measuring this machine. 0: one per core.");
 ABSL_FLAG(bool, json, false, "Print the report as one JSON object.");
 
 namespace bastion {
@@ -99,13 +96,17 @@ absl::Status ExamineServices() {
 }
 
 absl::Status CheckFolders() {
-  ASSIGN_OR_RETURN(const nn::LocalDevice local, nn::OpenLocalDevice(absl::GetFlag(FLAGS_threads)));
+  ASSIGN_OR_RETURN(const nn::LocalDevice local, nn::OpenLocalDevice(nn::ThreadsFlag()));
   doctor::CheckpointOptions options;
   options.device = local.device;
   options.target = absl::GetFlag(FLAGS_target);
   options.drafter = absl::GetFlag(FLAGS_drafter);
-  ASSIGN_OR_RETURN(options.dtype, nn::ParseDType(absl::GetFlag(FLAGS_dtype)));
-  ASSIGN_OR_RETURN(options.drafter_dtype, nn::ParseDraftDType(absl::GetFlag(FLAGS_drafter_dtype)));
+  ASSIGN_OR_RETURN(options.formats, nn::ParseFormats(nn::FormatFlags()));
+  const std::string drafter_weights = absl::GetFlag(FLAGS_drafter_weights);
+  options.drafter_formats = options.formats;
+  if (!drafter_weights.empty()) {
+    ASSIGN_OR_RETURN(options.drafter_formats, nn::ParseDraftFormats({.weights = drafter_weights}));
+  }
   options.kv_tokens = absl::GetFlag(FLAGS_kv_tokens);
   doctor::CheckpointReport report = doctor::CheckCheckpoints(options);
   report.limits = doctor::MeasureLimits(options);
@@ -146,8 +147,8 @@ int main(int argc, char** argv) {
                   {"endpoint ADDRESS", "prompts FILE", "concurrency LIST", "contexts LIST",
                    "max_new_tokens N", "temperature T", "recording_time DURATION"}},
                  {"Checkpoints (no service is needed)",
-                  {"target DIR", "drafter DIR", "dtype TYPE", "drafter_dtype TYPE",
-                   "kv_tokens TOKENS", "threads N"}},
+                  {"target DIR", "drafter DIR", "weights FORMAT", "dtype TYPE",
+                   "drafter_weights FORMAT", "kv_tokens TOKENS", "threads N"}},
                  {"Output", {"json"}}}};
   return bastion::RunProgram(argc, argv, info, [](const auto&) { return bastion::Run(); });
 }

@@ -14,6 +14,7 @@
 #include "common/base/progress.h"
 #include "common/base/status.h"
 #include "common/hub/model_config.h"
+#include "engine/program/flags.h"
 #include "orchestrator/policy/policy.h"
 #include "orchestrator/profile/verify_profile.h"
 #include "tools/bench/arm.h"
@@ -28,11 +29,6 @@ ABSL_FLAG(std::string, drafter, "", "Folder of the drafter. Not used with --endp
 ABSL_FLAG(std::string, endpoint, "",
           "Address of a running orchestrator to check. Only its texts are compared, not its "
           "distributions. Empty: run both engines in this process.");
-ABSL_FLAG(std::string, dtype, "bf16", "Type of both models' weights: bf16, fp32 or int8.");
-ABSL_FLAG(
-    std::string, backend, "cpu",
-    "CPU kernels: cpu (the project's own) or torch (portable, in builds with BASTION_TORCH).");
-ABSL_FLAG(int, threads, 2, "Threads of the engines. 0: one per core.");
 ABSL_FLAG(std::string, prompts, BASTION_SOURCE_DIR "/deploy/demo_model/prompts.jsonl",
           "File of JSON lines {\"id\", \"text\"} or {\"id\", \"token_ids\"}.");
 ABSL_FLAG(int, synthetic_prompts, 0, "Additional prompts of random tokens.");
@@ -78,8 +74,10 @@ ABSL_FLAG(int, tree_nodes, 6,
 namespace bastion {
 namespace {
 
+constexpr int kThreads = 2;  // Without --threads.
+
 constexpr char kExample[] =
-    "--target deploy/demo_model/target --drafter deploy/demo_model/drafter --dtype fp32";
+    "--target deploy/demo_model/target --drafter deploy/demo_model/drafter --weights fp32";
 
 // First session ids. They are far apart, so that no two parts of the check use the same session.
 // The arms use ids from 1.
@@ -176,10 +174,8 @@ absl::StatusOr<Subject> LocalSubject(const std::vector<std::string>& policies, i
   LocalOptions options;
   options.target_folder = absl::GetFlag(FLAGS_target);
   options.drafter_folder = absl::GetFlag(FLAGS_drafter);
-  options.dtype = absl::GetFlag(FLAGS_dtype);
-  options.device = {.device = "auto",
-                    .backend = absl::GetFlag(FLAGS_backend),
-                    .threads = absl::GetFlag(FLAGS_threads)};
+  options.formats = nn::FormatFlags();
+  options.device = nn::DeviceFlags(kThreads);
   options.memory = {.max_sequences = max_batch_size + 4,
                     .kv_tokens = absl::GetFlag(FLAGS_kv_tokens),
                     .reuse_prefixes = true};
@@ -312,12 +308,13 @@ int main(int argc, char** argv) {
       .example = bastion::kExample,
       .required = {"target"},
       .groups = {{"Models and policies",
-                  {"target DIR", "drafter DIR", "endpoint ADDRESS", "dtype TYPE", "backend NAME",
-                   "threads N", "kv_tokens TOKENS", "policies LIST"}},
+                  {"target DIR", "drafter DIR", "endpoint ADDRESS", "weights FORMAT", "dtype TYPE",
+                   "kv_tokens TOKENS", "policies LIST"}},
                  {"Texts",
                   {"prompts FILE", "synthetic_prompts N", "max_prompts N", "prompt_tokens N",
                    "shared_prefix N", "max_new_tokens N", "temperatures LIST", "settings LIST",
                    "batch_sizes LIST", "seed N", "rounding LOGITS"}},
-                 {"Distributions", {"walks N", "tree_nodes N"}}}};
+                 {"Distributions", {"walks N", "tree_nodes N"}},
+                 bastion::nn::DeviceFlagGroup()}};
   return bastion::RunProgram(argc, argv, info, [](const auto&) { return bastion::Run(); });
 }

@@ -24,8 +24,9 @@ absl::Status LocalStages::LoadDrafter(const LocalOptions& options,
   drafter.target_folder = options.target_folder;
   drafter.engine = engine;
   ASSIGN_OR_RETURN(drafter.engine.device, nn::OpenAnother(device_, options.device));
-  if (!options.drafter_dtype.empty()) {
-    ASSIGN_OR_RETURN(drafter.engine.dtype, nn::ParseDraftDType(options.drafter_dtype, on_gpu()));
+  if (!options.drafter_weights.empty()) {
+    ASSIGN_OR_RETURN(drafter.engine.formats,
+                     nn::ParseDraftFormats({.weights = options.drafter_weights}, on_gpu()));
   }
   drafter.max_sequences = options.memory.max_sequences;
   drafter.reuse_prefixes = options.memory.reuse_prefixes;
@@ -40,7 +41,7 @@ absl::StatusOr<std::unique_ptr<LocalStages>> LocalStages::Create(const LocalOpti
   auto stages = std::unique_ptr<LocalStages>(new LocalStages());
   ASSIGN_OR_RETURN(stages->device_, nn::OpenLocalDevice(options.device));
   nn::EngineOptions engine;
-  ASSIGN_OR_RETURN(engine.dtype, nn::ParseDType(options.dtype));
+  ASSIGN_OR_RETURN(engine.formats, nn::ParseFormats(options.formats));
   engine.device = stages->device_.device;
   engine.show_progress = options.show_progress;
   engine.kv_tokens = options.memory.kv_tokens;

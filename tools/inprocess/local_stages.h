@@ -12,6 +12,7 @@
 #include "common/base/status.h"
 #include "common/stages/stages.h"
 #include "drafter_service/engine/drafter_engine.h"
+#include "engine/program/format_names.h"
 #include "engine/program/local_device.h"
 #include "orchestrator/prior/transition_gains.h"
 #include "verifier_service/engine/verifier_engine.h"
@@ -77,8 +78,8 @@ struct LocalMemory {
 struct LocalOptions {
   std::string target_folder;
   std::string drafter_folder;                    // Empty: no drafter.
-  std::string dtype = "bf16";                    // Type of the target's weights.
-  std::string drafter_dtype;                     // Empty: the same as `dtype`.
+  nn::FormatNames formats = {};                  // The target's.
+  std::string drafter_weights;                   // Format, or "auto". Empty: as the target's.
   nn::DeviceChoice device = {.device = "auto"};  // For both models.
   LocalMemory memory = {};
   bool show_progress = false;  // Show a progress bar while loading weights.

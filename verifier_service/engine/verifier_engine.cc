@@ -86,7 +86,8 @@ Engine::Engine(const VerifierOptions& options, std::unique_ptr<Target> target, s
   const hub::ModelConfig& config = target_->config();
   const std::filesystem::path folder = std::filesystem::path(options.target_folder) / "";
   info_.model = folder.parent_path().filename().string();
-  info_.device = absl::StrCat(target_->device().Describe(), ", ", Name(options.engine.dtype));
+  const nn::Formats& formats = options.engine.formats;
+  info_.device = absl::StrCat(target_->device().Describe(), ", ", nn::Describe(formats));
   info_.on_gpu = !target_->device().on_host();
   // A calibration with another window is one of another device.
   const nn::StreamingWindow& streaming = options.engine.streaming;
@@ -95,11 +96,9 @@ Engine::Engine(const VerifierOptions& options, std::unique_ptr<Target> target, s
                     streaming.tokens);
   }
   info_.dims = config.dims;
-  info_.dims.bytes_per_element = static_cast<int>(BytesPerElement(options.engine.dtype));
-  // Only weights can be int8.
-  if (options.engine.dtype == DType::kInt8) {
-    info_.dims.state_bytes_per_element = static_cast<int>(BytesPerElement(DType::kBF16));
-  }
+  info_.dims.bytes_per_weight = BytesPerWeight(formats.weights);
+  const auto state_bytes = static_cast<int>(Bytes(formats.activations, 1));
+  if (state_bytes != info_.dims.bytes_per_weight) info_.dims.state_bytes_per_element = state_bytes;
   info_.peaks = target_->MeasurePeaks();
   info_.max_context = config.max_positions;
   info_.max_rows = options.max_rows;

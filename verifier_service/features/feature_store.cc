@@ -107,7 +107,7 @@ void FeatureStore::Open(SequenceId sequence, int width) {
     }
     History& history = histories_[sequence];
     history.width = width;
-    history.row_bytes = static_cast<size_t>(width) * BytesPerElement(type_);
+    history.row_bytes = Bytes(type_, width);
   }
   NotifyListeners();
 }

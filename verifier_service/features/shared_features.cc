@@ -8,7 +8,7 @@
 namespace bastion::verifier {
 
 absl::StatusOr<SharedFeatures> SharedFeatures::Create(nn::Device& device, uint64_t bytes,
-                                                      DType weights) {
+                                                      DType type) {
   const uint64_t aligned = bytes / wire::kDeviceAlignment * wire::kDeviceAlignment;
   ASSIGN_OR_RETURN(const nn::SharedMemory memory,
                    device.AllocateShared(aligned, "features for a drafter"));
@@ -16,7 +16,7 @@ absl::StatusOr<SharedFeatures> SharedFeatures::Create(nn::Device& device, uint64
   features.memory_ = memory.buffer;
   ASSIGN_OR_RETURN(features.writer_,
                    wire::DeviceRingWriter::Create(wire::Descriptor(memory.descriptor), aligned,
-                                                  device.MakeReader(weights)->uuid));
+                                                  device.MakeReader(type)->uuid));
   return features;
 }
 

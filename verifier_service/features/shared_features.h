@@ -16,10 +16,9 @@ namespace bastion::verifier {
 class SharedFeatures {
  public:
   SharedFeatures() = default;  // No memory: Reserve always returns null.
-  // Features for models with weights of type `weights`. Returns the errors of
-  // Device::AllocateShared.
+  // Features of `type`. Returns the errors of Device::AllocateShared.
   [[nodiscard]] static absl::StatusOr<SharedFeatures> Create(nn::Device& device, uint64_t bytes,
-                                                             DType weights);
+                                                             DType type);
 
   // Memory for `bytes` bytes of this step, which the device may write until the next Reserve. Null
   // if no drafter reads the ring or if the bytes do not fit.

@@ -119,7 +119,8 @@ absl::Status TargetModel::Allocate() {
 
 void TargetModel::Share(int64_t bytes) {
   if (bytes <= 0 || device().on_host()) return;
-  auto shared = SharedFeatures::Create(device(), bytes, model_.decoder->options().dtype);
+  auto shared =
+      SharedFeatures::Create(device(), bytes, model_.decoder->options().formats.activations);
   if (shared.ok()) {
     shared_ = *std::move(shared);
   } else {

@@ -4,7 +4,6 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
-#include "common/base/data_file.h"
 #include "common/base/program.h"
 #include "common/base/status.h"
 #include "common/host/flags.h"
@@ -12,29 +11,18 @@
 #include "common/host/stop_signals.h"
 #include "common/inspection/inspection_service.h"
 #include "common/telemetry/flags.h"
-#include "engine/program/local_device.h"
+#include "engine/program/flags.h"
 #include "verifier_service/serve/verifier_service.h"
 
 ABSL_FLAG(std::string, target, "", "Hugging Face folder or GGUF file of the target model.");
-ABSL_FLAG(std::string, dtype, "bf16",
-          "Type of the weights: bf16, fp32 or int8. The KV cache is fp32 with fp32, else bf16.");
 ABSL_FLAG(std::vector<std::string>, listen, {bastion::wire::DefaultSocket("verifier")},
           "gRPC addresses, host:port or unix:///path, separated by commas.");
 ABSL_FLAG(std::string, shared_memory, "",
           "Folder for the socket over which services on this host set up shared memory. It is "
           "created with mode 0700. Empty: off; all messages use gRPC.");
-ABSL_FLAG(std::string, device, "auto",
-          "cpu, cuda or auto. auto: a GPU if this build supports CUDA and the machine has one.");
-ABSL_FLAG(
-    std::string, backend, "cpu",
-    "CPU kernels: cpu (the project's own) or torch (portable, in builds with BASTION_TORCH).");
-ABSL_FLAG(int, gpu, 0, "Index of the GPU among those that CUDA_VISIBLE_DEVICES makes visible.");
-ABSL_FLAG(std::string, gemm_table, "",
-          "Cache file for GEMM autotuning on a GPU. Empty: tune again at every start.");
 ABSL_FLAG(int64_t, gpu_feature_bytes, int64_t{64} << 20,
           "Bytes of GPU memory from which a drafter on the same GPU reads features. Requires "
           "--shared_memory. 0: features are copied through host memory.");
-ABSL_FLAG(int, threads, 0, "Number of engine threads. 0: one per core.");
 ABSL_FLAG(int, kv_tokens, 65536, "Capacity of the KV cache in tokens, for all sequences.");
 ABSL_FLAG(int, max_sequences, 64, "Maximum number of open sequences.");
 ABSL_FLAG(int, max_stream_sequences, 0,
@@ -81,16 +69,10 @@ absl::StatusOr<verifier::AuditOptions> ReadAuditOptions() {
 }
 
 absl::Status Run(wire::StopSignals& signals) {
-  RETURN_IF_ERROR(Annotate(CheckDataFile(absl::GetFlag(FLAGS_gemm_table)), "--gemm_table"));
   verifier::VerifierOptions options;
   options.target_folder = absl::GetFlag(FLAGS_target);
-  ASSIGN_OR_RETURN(const nn::LocalDevice local,
-                   nn::OpenLocalDevice({.device = absl::GetFlag(FLAGS_device),
-                                        .backend = absl::GetFlag(FLAGS_backend),
-                                        .threads = absl::GetFlag(FLAGS_threads),
-                                        .gpu = absl::GetFlag(FLAGS_gpu),
-                                        .gemm_table = absl::GetFlag(FLAGS_gemm_table)}));
-  ASSIGN_OR_RETURN(options.engine.dtype, nn::ParseDType(absl::GetFlag(FLAGS_dtype)));
+  ASSIGN_OR_RETURN(const nn::LocalDevice local, nn::OpenLocalDevice(nn::DeviceFlags()));
+  ASSIGN_OR_RETURN(options.engine.formats, nn::ParseFormats(nn::FormatFlags()));
   options.engine.device = local.device;
   if (!absl::GetFlag(FLAGS_shared_memory).empty()) {
     options.engine.share_bytes = absl::GetFlag(FLAGS_gpu_feature_bytes);
@@ -150,19 +132,17 @@ int main(int argc, char** argv) {
       .example = "--target deploy/demo_model/target --listen unix:///run/bastion/verifier.sock",
       .required = {"target"},
       .groups = {
-          {"Model", {"target DIR", "dtype TYPE"}},
+          {"Model", {"target DIR", "weights FORMAT", "dtype TYPE"}},
           {"Connections", {"listen ADDRESSES", "shared_memory DIR"}},
           bastion::wire::SecurityFlagGroup(),
           {"Telemetry",
            {"http_listen ADDRESS", "http_hosts NAMES", "http_max_per_address N",
             "http_proxies NETWORKS", "http_idle_timeout DURATION", "trace_detail"}},
           {"Attention", {"attention_sinks TOKENS", "attention_window TOKENS"}},
-          {"Device",
-           {"device KIND", "backend NAME", "threads N", "gpu INDEX", "gemm_table FILE",
-            "gpu_feature_bytes BYTES"}},
+          bastion::nn::DeviceFlagGroup(),
           {"Capacity",
            {"kv_tokens TOKENS", "max_sequences N", "max_stream_sequences N", "max_rows ROWS",
-            "feature_bytes BYTES", "reuse_prefixes"}},
+            "feature_bytes BYTES", "gpu_feature_bytes BYTES", "reuse_prefixes"}},
           {"Audit", {"audit_fraction FRACTION", "audit_tolerance LOGITS", "audit_show_tokens"}}}};
   bastion::wire::StopSignals signals;
   return bastion::RunProgram(argc, argv, info, [&](const auto&) { return bastion::Run(signals); });

@@ -36,7 +36,7 @@ int RowCount(absl::Span<const TreeRows> trees) {
 absl::Status NanLogits() {
   return absl::DataLossError(
       "no token can be chosen: the target's logits are NaN or exclude every token. The checkpoint "
-      "may be damaged, or it overflows in this dtype; try --dtype fp32");
+      "may be damaged, or it overflows in this format; try --weights fp32");
 }
 
 std::vector<kernels::ChoiceRule> RulesOf(absl::Span<const TreeRows> trees, int row_count) {

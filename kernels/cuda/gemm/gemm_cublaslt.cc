@@ -42,7 +42,8 @@ struct Product {
 };
 
 absl::StatusOr<Product> ProductOf(const GemmShape& shape) {
-  if (shape.dtype == DType::kInt8 || shape.rows <= 0 || shape.columns <= 0 || shape.depth <= 0) {
+  if ((shape.dtype != DType::kF32 && shape.dtype != DType::kBF16) || shape.rows <= 0 ||
+      shape.columns <= 0 || shape.depth <= 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "a GPU matrix product needs bf16 or fp32 and positive sizes; got ", Name(shape.dtype), ", ",
         shape.rows, " rows, ", shape.columns, " columns, depth ", shape.depth));
@@ -258,7 +259,7 @@ absl::Status CublasLtGemm::Prepare(const GemmArgs& args, absl::Span<const void* 
   CHECK(!weights.empty()) << "Prepare needs at least one weight matrix";
   ASSIGN_OR_RETURN(std::vector<Candidate> candidates, Proposals(args.shape));
   const GemmShape& shape = args.shape;
-  const size_t bytes = size_t(shape.columns) * shape.depth * BytesPerElement(shape.dtype);
+  const size_t bytes = Bytes(shape.dtype, int64_t{shape.columns} * shape.depth);
   // If there are enough weights, rotate through three times as many as fit in the L2 cache, so that
   // no product finds its weights there.
   const size_t cold = std::min({3 * cache_bytes_ / bytes + 1, weights.size(), kMaxProducts});

@@ -41,8 +41,9 @@ class EmulatedGemm final : public Gemm {
   absl::Status Prepare(const GemmArgs& args, absl::Span<const void* const> weights,
                        Stream& /*stream*/) override {
     CHECK(!weights.empty()) << "Prepare needs at least one weight matrix";
-    if (args.shape.dtype == DType::kInt8) {
-      return absl::InvalidArgumentError("a GPU matrix product needs bf16 or fp32; got int8");
+    if (args.shape.dtype != DType::kF32 && args.shape.dtype != DType::kBF16) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a GPU matrix product needs bf16 or fp32; got ", Name(args.shape.dtype)));
     }
     GemmEntry entry;
     entry.device = kDevice;

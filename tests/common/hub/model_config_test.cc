@@ -82,7 +82,7 @@ TEST_F(ModelConfigTest, ReadsAQwen3Target) {
   EXPECT_EQ(config->dims.head_dim, 32);
   EXPECT_EQ(config->dims.intermediate, 256);
   EXPECT_EQ(config->dims.vocabulary, 1000);
-  EXPECT_EQ(config->dims.bytes_per_element, 2);
+  EXPECT_EQ(config->dims.bytes_per_weight, 2);
   EXPECT_EQ(config->dtype, DType::kBF16);
   EXPECT_EQ(config->max_positions, 2048);
   EXPECT_EQ(config->blocks.norm_epsilon, 1e-5);

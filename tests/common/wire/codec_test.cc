@@ -264,7 +264,7 @@ TEST(CodecTest, RoundTripsInfos) {
   EXPECT_EQ(decoded.dims.head_dim, 5);
   EXPECT_EQ(decoded.dims.intermediate, 6);
   EXPECT_EQ(decoded.dims.vocabulary, 7);
-  EXPECT_EQ(decoded.dims.bytes_per_element, 8);
+  EXPECT_EQ(decoded.dims.bytes_per_weight, 8);
   EXPECT_EQ(decoded.dims, target.dims) << "state_bytes_per_element and mlp too";
   EXPECT_EQ(decoded.peaks.bytes_per_second, 1.5e10);
   EXPECT_EQ(decoded.peaks.flops_per_second, 2.5e12);

@@ -78,7 +78,7 @@ class CatchUpTest : public ::testing::TestWithParam<Kind> {
     DrafterOptions options;
     options.target_folder = folder_.File("target");
     options.drafter_folder = folder_.File(GetParam() == Kind::kBlock ? "drafter" : "target");
-    options.engine = {DType::kF32, device_.device, kv_tokens};
+    options.engine = {nn::FormatsFor(WeightFormat::kF32), device_.device, kv_tokens};
     options.defer_catch_up = defer_catch_up;
     auto engine = DrafterEngine::Create(options, &features);
     EXPECT_TRUE(engine.ok()) << engine.status();

@@ -27,15 +27,15 @@ class ConstantFeatures final : public FeatureSource {
   }
 };
 
-DrafterEngine& DemoEngine(DType dtype) {
+DrafterEngine& DemoEngine(WeightFormat weights) {
   static auto* const device = new nn::LocalDevice(*nn::OpenLocalDevice(0));
   static auto* const engines = new std::map<DType, std::unique_ptr<DrafterEngine>>();
-  std::unique_ptr<DrafterEngine>& engine = (*engines)[dtype];
+  std::unique_ptr<DrafterEngine>& engine = (*engines)[weights];
   if (engine == nullptr) {
     DrafterOptions options;
     options.drafter_folder = BASTION_SOURCE_DIR "/deploy/demo_model/drafter";
     options.target_folder = BASTION_SOURCE_DIR "/deploy/demo_model/target";
-    options.engine = {dtype, device->device, /*kv_tokens=*/4096};
+    options.engine = {nn::FormatsFor(weights), device->device, /*kv_tokens=*/4096};
     auto made = DrafterEngine::Create(options, new ConstantFeatures());
     CHECK(made.ok()) << made.status();
     engine = *std::move(made);
@@ -45,8 +45,8 @@ DrafterEngine& DemoEngine(DType dtype) {
 
 void BM_Expand(benchmark::State& state) {
   const auto appended = static_cast<Position>(state.range(0));
-  const auto dtype = state.range(2) == 0 ? DType::kBF16 : DType::kInt8;
-  DrafterEngine& engine = DemoEngine(dtype);
+  const auto weights = state.range(2) == 0 ? WeightFormat::kBF16 : WeightFormat::kInt8;
+  DrafterEngine& engine = DemoEngine(weights);
   Frontier frontier;
   frontier.sequence = kSequence;
   frontier.candidates = static_cast<int>(state.range(1));

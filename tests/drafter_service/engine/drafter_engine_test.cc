@@ -49,12 +49,12 @@ class DrafterEngineTest : public ::testing::Test {
     device_ = *std::move(device);
   }
   std::unique_ptr<DrafterEngine> MakeEngine(SyntheticFeatures& features,
-                                            DType dtype = DType::kF32) {
+                                            WeightFormat weights = WeightFormat::kF32) {
     const std::string folder = testing::GoldenFolder("gqa2_untied_draft2");
     DrafterOptions options;
     options.drafter_folder = folder + "/drafter";
     options.target_folder = folder + "/target";
-    options.engine = {dtype, device_.device, /*kv_tokens=*/1024};
+    options.engine = {nn::FormatsFor(weights), device_.device, /*kv_tokens=*/1024};
     auto engine = DrafterEngine::Create(options, &features);
     EXPECT_TRUE(engine.ok()) << engine.status();
     return *std::move(engine);
@@ -148,7 +148,7 @@ TEST_F(DrafterEngineTest, ACoupledDraftExcludesTokensThatTheTargetExcludes) {
 TEST_F(DrafterEngineTest, Int8WeightsGiveNearlyTheSameProbabilitiesAsFp32) {
   SyntheticFeatures exact_features(3 * 32), rounded_features(3 * 32);
   const auto exact = MakeEngine(exact_features);
-  const auto rounded = MakeEngine(rounded_features, DType::kInt8);
+  const auto rounded = MakeEngine(rounded_features, WeightFormat::kInt8);
   double difference = 0;
   int compared = 0;
   for (Position committed = 20; committed < 60; ++committed) {

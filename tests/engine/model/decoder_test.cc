@@ -20,12 +20,12 @@ using ::testing::HasSubstr;
 
 constexpr int kTokens = 40;
 
-class DecoderTest : public ::testing::TestWithParam<DType> {
+class DecoderTest : public ::testing::TestWithParam<WeightFormat> {
  protected:
   void SetUp() override { Load("gqa2_untied_draft2"); }
 
   void Load(const std::string& golden, const std::vector<int>& layers = {}) {
-    options_.dtype = GetParam();
+    options_.formats = FormatsFor(GetParam());
     options_.device = MakeHostDevice(kernels::CpuBackend(), pool_);
     options_.kv_tokens = 1024;
     auto model =
@@ -139,9 +139,8 @@ TEST_P(DecoderTest, CostCountsEveryWeightOnce) {
       int64_t{2} * dims.hidden * dims.head_dim * (dims.kv_heads + dims.query_heads);
   const int64_t mlp = int64_t{3} * dims.hidden * dims.intermediate;
   EXPECT_EQ(cost.multiply_adds_per_row, dims.layers * (attention + mlp));
-  EXPECT_GE(cost.weight_bytes,
-            static_cast<int64_t>(BytesPerElement(GetParam())) * cost.multiply_adds_per_row);
-  const auto element = static_cast<int64_t>(BytesPerElement(StoredType(GetParam())));
+  EXPECT_GE(cost.weight_bytes, static_cast<int64_t>(Bytes(GetParam(), cost.multiply_adds_per_row)));
+  const auto element = static_cast<int64_t>(Bytes(FormatsFor(GetParam()).activations, 1));
   EXPECT_EQ(cost.kv_bytes_per_token,
             int64_t{2} * dims.layers * dims.kv_heads * dims.head_dim * element);
 }
@@ -167,7 +166,7 @@ TEST_P(DecoderTest, CostCountsTheExpertsOfARow) {
   EXPECT_EQ(cost.multiply_adds_per_row,
             dims.layers * (attention + 2 * expert + int64_t{6} * dims.hidden));
   EXPECT_GE(cost.expert_bytes,
-            static_cast<int64_t>(BytesPerElement(GetParam())) * dims.layers * 6 * expert);
+            static_cast<int64_t>(Bytes(GetParam(), int64_t{dims.layers} * 6 * expert)));
   EXPECT_EQ(cost.stored_bytes(), cost.weight_bytes + cost.expert_bytes);
   const double dense = static_cast<double>(cost.weight_bytes);
   EXPECT_DOUBLE_EQ(cost.ReadBytes(1), dense + static_cast<double>(cost.expert_bytes) / 3);
@@ -179,14 +178,16 @@ TEST_P(DecoderTest, RefusesAHeadDimThatTheKernelsDoNotSupport) {
   hub::ModelConfig odd = config_;
   odd.dims.head_dim = 24;
   PackingPlan plan;
-  const WeightLoader loader(*options_.device, *hub::Checkpoint::Open(folder), options_.dtype, plan);
+  const WeightLoader loader(*options_.device, *hub::Checkpoint::Open(folder), options_.formats,
+                            plan);
   const auto refused = Decoder::Load(loader, odd, options_, CapacityOf(odd, options_));
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kUnimplemented);
   EXPECT_THAT(refused.status().message(), HasSubstr("head_dim is 24"));
   EXPECT_THAT(refused.status().message(), HasSubstr(folder));
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, DecoderTest, ::testing::Values(DType::kF32, DType::kBF16),
+INSTANTIATE_TEST_SUITE_P(Types, DecoderTest,
+                         ::testing::Values(WeightFormat::kF32, WeightFormat::kBF16),
                          [](const auto& type) { return Name(type.param); });
 
 }  // namespace

@@ -34,13 +34,14 @@ class WeightsTest : public ::testing::Test {
 
   testing::TempFolder folder_;
   kernels::ThreadPool pool_{2};
-  EngineOptions options_{DType::kF32, MakeHostDevice(kernels::CpuBackend(), pool_)};
+  EngineOptions options_{FormatsFor(WeightFormat::kF32),
+                         MakeHostDevice(kernels::CpuBackend(), pool_)};
   PackingPlan plan_;
 };
 
 TEST_F(WeightsTest, RunningThePlanFillsStackedMatrices) {
   const auto checkpoint = Open();
-  const WeightLoader loader(*options_.device, checkpoint, DType::kF32, plan_);
+  const WeightLoader loader(*options_.device, checkpoint, FormatsFor(WeightFormat::kF32), plan_);
   const auto stacked = loader.Stacked({AllRows("b", 1), AllRows("a", 2)}, 3);
   const auto alone = loader.Stacked({AllRows("a", 2)}, 3);
   ASSERT_TRUE(stacked.ok() && alone.ok());
@@ -62,9 +63,9 @@ TEST_F(WeightsTest, ProgressIsOneLineWithoutATerminal) {
 }
 
 TEST_F(WeightsTest, WeightsThatDoNotFitIntoMemoryAreRefused) {
-  EXPECT_TRUE(CheckFits("m.gguf", 300 << 20, 300 << 20, DType::kBF16).ok());
-  EXPECT_TRUE(CheckFits("m.gguf", 300 << 20, 0, DType::kBF16).ok()) << "0: not known";
-  const absl::Status status = CheckFits("m.gguf", 300 << 20, 299 << 20, DType::kBF16);
+  EXPECT_TRUE(CheckFits("m.gguf", 300 << 20, 300 << 20, WeightFormat::kBF16).ok());
+  EXPECT_TRUE(CheckFits("m.gguf", 300 << 20, 0, WeightFormat::kBF16).ok()) << "0: not known";
+  const absl::Status status = CheckFits("m.gguf", 300 << 20, 299 << 20, WeightFormat::kBF16);
   EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
   EXPECT_THAT(status.message(),
               HasSubstr("m.gguf: the weights take 300 MB as bf16, but only 299 MB"));
@@ -76,7 +77,8 @@ TEST_F(WeightsTest, ATableOfTheSameTypeIsACopyThatOutlivesTheFile) {
   ASSERT_TRUE(in_file.ok());
   const std::string bytes(static_cast<const char*>(in_file->data), in_file->bytes);
   const auto table =
-      WeightLoader(*options_.device, checkpoint, DType::kBF16, plan_).Table("h", 2, 2);
+      WeightLoader(*options_.device, checkpoint, FormatsFor(WeightFormat::kBF16), plan_)
+          .Table("h", 2, 2);
   ASSERT_TRUE(table.ok()) << table.status();
   const std::weak_ptr<const hub::Checkpoint> watched = checkpoint;
   checkpoint.reset();
@@ -88,7 +90,8 @@ TEST_F(WeightsTest, ATableOfTheSameTypeIsACopyThatOutlivesTheFile) {
 TEST_F(WeightsTest, ATableOfADifferentTypeIsConverted) {
   const auto checkpoint = Open();
   const auto table =
-      WeightLoader(*options_.device, checkpoint, DType::kInt8, plan_).Table("a", 2, 3);
+      WeightLoader(*options_.device, checkpoint, FormatsFor(WeightFormat::kInt8), plan_)
+          .Table("a", 2, 3);
   ASSERT_TRUE(table.ok()) << table.status();
   EXPECT_EQ(kernels::Bf16ToFloat(table->as<uint16_t>()[1 * 3 + 2]), 5);
 }
@@ -96,7 +99,8 @@ TEST_F(WeightsTest, ATableOfADifferentTypeIsConverted) {
 TEST_F(WeightsTest, VectorsAreCopiedAsFloats) {
   const auto checkpoint = Open();
   const auto vector =
-      WeightLoader(*options_.device, checkpoint, DType::kBF16, plan_).Vector("v", 4);
+      WeightLoader(*options_.device, checkpoint, FormatsFor(WeightFormat::kBF16), plan_)
+          .Vector("v", 4);
   ASSERT_TRUE(vector.ok()) << vector.status();
   EXPECT_NE(vector->data(), checkpoint->Tensor("v", {4})->data);
   EXPECT_EQ(vector->as<float>()[3], 3);
@@ -104,7 +108,7 @@ TEST_F(WeightsTest, VectorsAreCopiedAsFloats) {
 
 TEST_F(WeightsTest, AMissingTensorOrAWrongShapeIsReported) {
   const auto checkpoint = Open();
-  const WeightLoader loader(*options_.device, checkpoint, DType::kF32, plan_);
+  const WeightLoader loader(*options_.device, checkpoint, FormatsFor(WeightFormat::kF32), plan_);
   EXPECT_THAT(loader.Stacked({AllRows("a", 2), AllRows("z", 1)}, 3).status().message(),
               HasSubstr("'z'"));
   EXPECT_THAT(loader.Stacked({AllRows("a", 3)}, 3).status().message(), HasSubstr("[2, 3]"));

@@ -172,7 +172,7 @@ std::vector<std::string> Replica::Flags(Service service) const {
     if (options_.network) add(absl::StrCat("--health_listen=127.0.0.1:", health_port_));
     return flags;
   }
-  add("--dtype=fp32",
+  add("--weights=fp32",
       options_.network ? "--tls_require_client_cert" : "--shared_memory=" + folder_.File("shm"));
   if (service == Service::kDrafter) {
     add("--drafter=" + options_.models + "/drafter",

@@ -16,7 +16,7 @@ void BM_Linear(benchmark::State& state) {
   const int rows = static_cast<int>(state.range(0)), outputs = static_cast<int>(state.range(1));
   const int depth = static_cast<int>(state.range(2));
   ThreadPool pool(Threads());
-  const RandomMatrix matrix(DType::kBF16, outputs, depth, 1);
+  const RandomMatrix matrix(WeightFormat::kBF16, outputs, depth, 1);
   const std::vector<float> x = RandomFloats(size_t(rows) * depth, 2);
   std::vector<float> y(size_t(rows) * outputs);
   for (auto _ : state) {
@@ -42,7 +42,8 @@ void BM_LinearStack(benchmark::State& state) {
   std::vector<RandomMatrix> matrices;
   matrices.reserve(4 * kLayers);
   for (int layer = 0; layer < kLayers; ++layer) {
-    for (const auto& shape : kShapes) matrices.emplace_back(DType::kBF16, shape[0], shape[1], 1);
+    for (const auto& shape : kShapes)
+      matrices.emplace_back(WeightFormat::kBF16, shape[0], shape[1], 1);
   }
   const std::vector<float> x = RandomFloats(size_t(rows) * 1280, 2);
   std::vector<float> y(size_t(rows) * 2560);

@@ -58,7 +58,7 @@ TEST_P(LinearTest, ABiasIsAddedToTheFinishedSums) {
 
 TEST_P(LinearTilesTest, ARowHasTheSameBitsAloneAndInABatch) {
   const auto [rows, outputs, depth] = GetParam();
-  const RandomMatrix matrix(DType::kBF16, outputs, depth, 2);
+  const RandomMatrix matrix(WeightFormat::kBF16, outputs, depth, 2);
   const std::vector<float> x = RandomFloats(size_t(rows) * depth, 1);
   const std::vector<float> batched = Run(matrix, x.data(), rows, false);
   for (int r = 0; r < rows; ++r) {
@@ -69,7 +69,7 @@ TEST_P(LinearTilesTest, ARowHasTheSameBitsAloneAndInABatch) {
 
 TEST(LinearTilesNanTest, ANanStaysInItsRow) {
   const int outputs = 40, depth = 65;
-  const RandomMatrix matrix(DType::kBF16, outputs, depth, 2);
+  const RandomMatrix matrix(WeightFormat::kBF16, outputs, depth, 2);
   std::vector<float> x = RandomFloats(size_t(2) * depth, 1), y(size_t(2) * outputs);
   x[64] = std::numeric_limits<float>::quiet_NaN();
   ThreadPool pool(1);
@@ -83,8 +83,8 @@ TEST(LinearTilesNanTest, ANanStaysInItsRow) {
 TEST(LinearInt8Test, RoundingErrorIsSmall) {
   const int rows = 4, outputs = 96, depth = 320;
   const std::vector<float> x = RandomFloats(size_t(rows) * depth, 1);
-  const RandomMatrix exact(DType::kF32, outputs, depth, 2),
-      rounded(DType::kInt8, outputs, depth, 2);
+  const RandomMatrix exact(WeightFormat::kF32, outputs, depth, 2),
+      rounded(WeightFormat::kInt8, outputs, depth, 2);
   std::vector<float> y(size_t(rows) * outputs), z(y.size());
   ThreadPool pool(1);
   CpuBackend().linear({x.data(), exact.packed, y.data(), rows, outputs, false}, pool);
@@ -100,7 +100,7 @@ TEST(LinearInt8Test, RoundingErrorIsSmall) {
 
 TEST(LinearInt8Test, GivesNansForNonFiniteRowsAndZerosForZeroRows) {
   const int outputs = 40, depth = 33;
-  const RandomMatrix matrix(DType::kInt8, outputs, depth, 2);
+  const RandomMatrix matrix(WeightFormat::kInt8, outputs, depth, 2);
   std::vector<float> x = RandomFloats(size_t(4) * depth, 1);
   x[5] = std::numeric_limits<float>::quiet_NaN();
   x[depth + 7] = std::numeric_limits<float>::infinity();

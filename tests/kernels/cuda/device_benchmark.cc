@@ -66,7 +66,7 @@ absl::StatusOr<Memory> DeviceBenchmark::Random(DType dtype, size_t count, float 
   for (const float value : floats) halves.push_back(FloatToBf16(value));
   const void* const pattern =
       dtype == DType::kF32 ? static_cast<const void*>(floats.data()) : halves.data();
-  const size_t element = BytesPerElement(dtype), bytes = count * element;
+  const size_t element = Bytes(dtype, 1), bytes = count * element;
   ASSIGN_OR_RETURN(Memory memory, Memory::OnDevice(bytes, "a benchmark's operand"));
   const size_t whole = floats.size() * element;
   for (size_t at = 0; at < bytes; at += whole) {

@@ -21,7 +21,7 @@ class Sets {
       : memory_(std::move(memory)), bytes_(bytes), count_(count) {}
 
   static absl::StatusOr<Sets> Make(DeviceBenchmark& bench, DType dtype, size_t elements) {
-    const size_t bytes = elements * BytesPerElement(dtype);
+    const size_t bytes = Bytes(dtype, static_cast<int64_t>(elements));
     const int count = std::min(kMaxSets, bench.OperandCount(static_cast<double>(bytes)));
     ASSIGN_OR_RETURN(Memory memory, bench.Random(dtype, elements * count, 1));
     return Sets(std::move(memory), bytes, count);

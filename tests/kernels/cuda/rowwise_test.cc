@@ -58,7 +58,7 @@ TEST_P(RowwiseTest, NormAgreesWithTheOracleAndTapsItsInput) {
     const OnDevice<float> input(x), scale(weight);
     const Typed y(GetParam(), std::vector<float>(rows * width));
     const Typed taps(GetParam(), std::vector<float>(rows * stride, 7.0f));
-    const size_t element = BytesPerElement(GetParam());
+    const size_t element = Bytes(GetParam(), 1);
     RmsNorm(
         {input.data(), scale.data(), y.data(), static_cast<char*>(taps.data()) + width * element,
          stride, GetParam(), rows, width, 1e-6f},

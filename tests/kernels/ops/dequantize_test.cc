@@ -65,8 +65,8 @@ TEST_P(DequantizeTest, PacksLikeFloats) {
   const Golden golden = Load(GetParam());
   const int columns = ShapeOf(GetParam()).elements;
   const int rows = static_cast<int>(golden.floats.size()) / columns;
-  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kInt8}) {
-    PackedMatrix shape = {dtype, rows, columns, nullptr};
+  for (const WeightFormat format : kWeightFormats) {
+    PackedMatrix shape = {format, rows, columns, nullptr};
     std::vector<char> packed[2];
     ThreadPool pool(1);
     for (const bool blocks : {false, true}) {
@@ -76,7 +76,7 @@ TEST_P(DequantizeTest, PacksLikeFloats) {
       shape.data = packed[blocks].data();
       PackMatrix({blocks ? stored : floats}, shape, pool);
     }
-    EXPECT_EQ(packed[0], packed[1]) << Name(dtype);
+    EXPECT_EQ(packed[0], packed[1]) << Name(format);
   }
 }
 

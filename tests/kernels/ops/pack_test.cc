@@ -50,14 +50,14 @@ std::vector<char> ReferencePack(const std::vector<float>& matrix, PackedMatrix s
     for (int k = 0; k < shape.columns; ++k) largest = std::max(largest, std::abs(row[k]));
     int32_t sum = 0;
     for (int k = 0; k < shape.columns; ++k) {
-      if (shape.dtype == DType::kF32) put(n, k, row[k]);
-      if (shape.dtype == DType::kBF16) put(n, k, FloatToBf16(row[k]));
-      if (shape.dtype != DType::kInt8 || largest == 0) continue;
+      if (shape.format == WeightFormat::kF32) put(n, k, row[k]);
+      if (shape.format == WeightFormat::kBF16) put(n, k, FloatToBf16(row[k]));
+      if (shape.format != WeightFormat::kInt8 || largest == 0) continue;
       const auto rounded = static_cast<int8_t>(std::nearbyint(row[k] * (127 / largest)));
       put(n, k, rounded);
       sum += rounded;
     }
-    if (shape.dtype != DType::kInt8) continue;
+    if (shape.format != WeightFormat::kInt8) continue;
     const_cast<float*>(shape.scales(n / kPanel))[n % kPanel] = largest / 127;
     const_cast<int32_t*>(shape.sums(n / kPanel))[n % kPanel] = sum;
   }
@@ -75,19 +75,18 @@ std::vector<char> Packed(const std::vector<SourceMatrix>& parts, PackedMatrix sh
 }
 
 constexpr DType kSources[] = {DType::kF32, DType::kBF16, DType::kF16};
-constexpr DType kDTypes[] = {DType::kF32, DType::kBF16, DType::kInt8};
 
 TEST(PackTest, AgreesWithTheReferenceForEveryTypeAndShape) {
   for (const DType source : kSources) {
     for (const auto& [rows, columns] : std::vector<std::pair<int, int>>{
              {1, 1}, {32, 32}, {33, 31}, {40, 100}, {64, 257}, {70, 320}, {31, 1030}}) {
       const Source matrix = RandomSource(source, size_t(rows) * columns, rows + columns);
-      for (const DType dtype : kDTypes) {
-        const PackedMatrix shape = {dtype, rows, columns, nullptr};
+      for (const WeightFormat format : kWeightFormats) {
+        const PackedMatrix shape = {format, rows, columns, nullptr};
         const std::vector<char> expected = ReferencePack(matrix.values, shape);
         for (const int threads : {1, 3}) {
           EXPECT_EQ(Packed({{source, matrix.bytes.data(), rows}}, shape, threads), expected)
-              << Name(dtype) << " of source " << static_cast<int>(source) << ", " << rows << " x "
+              << Name(format) << " of source " << static_cast<int>(source) << ", " << rows << " x "
               << columns;
         }
       }
@@ -108,16 +107,16 @@ TEST(PackTest, PartsAreStackedAcrossPanelBoundaries) {
   for (size_t i = 0; i < rows.size(); ++i) {
     parts.push_back({sources[i].type, sources[i].bytes.data(), rows[i]});
   }
-  for (const DType dtype : kDTypes) {
-    const PackedMatrix shape = {dtype, 100, kColumns, nullptr};
-    EXPECT_EQ(Packed(parts, shape, 2), ReferencePack(stacked, shape)) << Name(dtype);
+  for (const WeightFormat format : kWeightFormats) {
+    const PackedMatrix shape = {format, 100, kColumns, nullptr};
+    EXPECT_EQ(Packed(parts, shape, 2), ReferencePack(stacked, shape)) << Name(format);
   }
 }
 
 TEST(PackTest, HalfPrecisionIsConvertedExactly) {
   std::vector<uint16_t> halves(1 << 16);
   for (size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<uint16_t>(i);
-  const PackedMatrix shape = {DType::kF32, 1 << 8, 1 << 8, nullptr};
+  const PackedMatrix shape = {WeightFormat::kF32, 1 << 8, 1 << 8, nullptr};
   const std::vector<char> packed = Packed({{DType::kF16, halves.data(), shape.rows}}, shape, 1);
   for (int i = 0; i < 1 << 16; ++i) {
     float actual;
@@ -137,7 +136,7 @@ TEST(PackTest, RoundsToInt8WithTiesToEvenAndKeepsZeroRows) {
   const std::vector<float> matrix = {127, 0.5f, 1.5f, 2.5f,  -0.5f, -1.5f, 126.5f, -127,
                                      0,   0,    0,    -0.0f, 0,     0,     0,      0};
   const std::vector<int8_t> expected = {127, 0, 2, 2, 0, -2, 126, -127};
-  PackedMatrix shape = {DType::kInt8, 2, 8, nullptr};
+  PackedMatrix shape = {WeightFormat::kInt8, 2, 8, nullptr};
   const std::vector<char> packed = Packed({{DType::kF32, matrix.data(), 2}}, shape, 1);
   shape.data = packed.data();
   for (int k = 0; k < 8; ++k) {
@@ -152,7 +151,7 @@ TEST(PackTest, RoundsToInt8WithTiesToEvenAndKeepsZeroRows) {
 
 TEST(PackTest, AbortsIfPartsDoNotFillTheMatrix) {
   const std::vector<float> matrix(64);
-  EXPECT_DEATH(Packed({{DType::kF32, matrix.data(), 1}}, {DType::kF32, 2, 32, nullptr}, 1),
+  EXPECT_DEATH(Packed({{DType::kF32, matrix.data(), 1}}, {WeightFormat::kF32, 2, 32, nullptr}, 1),
                "1 vs 2");
 }
 

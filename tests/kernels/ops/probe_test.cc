@@ -17,7 +17,7 @@ TEST(ProbeTest, ReadBandwidthIsPlausibleWithOneAndTwoThreads) {
 
 TEST(ProbeTest, LinearRateIsPlausible) {
   ThreadPool pool(1);
-  const double rate = LinearRate(CpuBackend(), DType::kBF16, pool);
+  const double rate = LinearRate(CpuBackend(), WeightFormat::kBF16, pool);
   EXPECT_LT(rate, 1e15);
   EXPECT_GT(rate, 1e8);
 }

@@ -75,7 +75,7 @@ TEST_P(TorchEdgeCaseTest, CandidatesOfARowWithNansAreInvalid) {
 
 TEST_P(TorchEdgeCaseTest, Int8LinearGivesNansForNonFiniteRowsAndZerosForZeroRows) {
   const int outputs = 40, depth = 33;
-  const RandomMatrix matrix(DType::kInt8, outputs, depth, 2);
+  const RandomMatrix matrix(WeightFormat::kInt8, outputs, depth, 2);
   std::vector<float> x = RandomFloats(size_t(4) * depth, 1), y(size_t(4) * outputs, 1.0f);
   x[5] = kNan;
   x[depth + 7] = std::numeric_limits<float>::infinity();
@@ -91,7 +91,7 @@ TEST_P(TorchEdgeCaseTest, Int8LinearGivesNansForNonFiniteRowsAndZerosForZeroRows
 
 TEST_P(TorchEdgeCaseTest, LinearDoesNotWriteToThePaddingBetweenRows) {
   const int rows = 3, outputs = 33, depth = 20, stride = outputs + 5;
-  const RandomMatrix matrix(DType::kF32, outputs, depth, 2);
+  const RandomMatrix matrix(WeightFormat::kF32, outputs, depth, 2);
   const std::vector<float> x = RandomFloats(size_t(rows) * depth, 1);
   std::vector<float> y(size_t(rows) * stride, 7.0f);
   backend().linear({x.data(), matrix.packed, y.data(), rows, stride, false}, pool_);
@@ -123,7 +123,7 @@ TEST_P(TorchEdgeCaseTest, OverlappingMovesReadAllRowsBeforeWriting) {
 }
 
 TEST_P(TorchEdgeCaseTest, TheSameCallGivesTheSameBits) {
-  const RandomMatrix matrix(DType::kBF16, 500, 320, 2);
+  const RandomMatrix matrix(WeightFormat::kBF16, 500, 320, 2);
   const std::vector<float> x = RandomFloats(size_t(9) * 320, 1);
   std::vector<float> first(size_t(9) * 500), again(first.size());
   backend().linear({x.data(), matrix.packed, first.data(), 9, 500, false}, pool_);

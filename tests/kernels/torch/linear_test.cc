@@ -23,7 +23,7 @@ TEST_P(LinearTest, AgreesWithTheOracle) {
 
 TEST_P(LinearTilesTest, AgreesWithTheOracleOnRoundedRows) {
   const auto [rows, outputs, depth] = GetParam();
-  const RandomMatrix matrix(DType::kBF16, outputs, depth, 2);
+  const RandomMatrix matrix(WeightFormat::kBF16, outputs, depth, 2);
   const std::vector<float> x = RandomFloats(size_t(rows) * depth, 1);
   std::vector<float> rounded;
   for (const float value : x) rounded.push_back(Bf16ToFloat(FloatToBf16(value)));

@@ -45,9 +45,19 @@ TEST(RooflineTest, CountsOneRowWithoutContext) {
 // else 1142 − 344 = 798: 1·344 + 2·798 bytes.
 TEST(RooflineTest, KeysAndActivationsOfAnInt8TargetAreNotInt8) {
   ModelDims dims = TinyDims();
-  dims.bytes_per_element = 1;
+  dims.bytes_per_weight = 1;
   dims.state_bytes_per_element = 2;
   EXPECT_DOUBLE_EQ(Roofline::Make(dims, {1, 1})->Bytes(3, 7), 1940);
+}
+
+// With half a byte per weight: 344/2 + 2·798.
+TEST(RooflineTest, AWeightMayHaveAFractionOfAByte) {
+  ModelDims dims = TinyDims();
+  dims.bytes_per_weight = 0.5;
+  dims.state_bytes_per_element = 2;
+  EXPECT_DOUBLE_EQ(Roofline::Make(dims, {1, 1})->Bytes(3, 7), 1768);
+  dims.bytes_per_weight = 0;
+  EXPECT_TRUE(absl::IsInvalidArgument(Roofline::Make(dims, {1, 1}).status()));
 }
 
 // An MLP of two matrices, as in GPT-NeoX: 4·s·h·h_ffn = 240 FLOPs instead of 360 and

@@ -16,7 +16,7 @@ inline ModelDims TinyDims() {
           .head_dim = 3,
           .intermediate = 5,
           .vocabulary = 10,
-          .bytes_per_element = 2};
+          .bytes_per_weight = 2};
 }
 
 inline Roofline TinyRoofline() {

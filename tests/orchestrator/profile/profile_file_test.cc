@@ -56,6 +56,18 @@ TEST(ProfileFileTest, WhatWasWrittenIsRead) {
   EXPECT_EQ(all->target.max_rows, 512);
 }
 
+TEST(ProfileFileTest, AFractionOfAByteAndTheIntegersOfOlderFilesAreRead) {
+  const TempFolder folder;
+  ProfiledTarget written = Example();
+  written.target.dims.bytes_per_weight = 0.5;
+  ASSERT_TRUE(WriteProfile(folder.File("profile.json"), written).ok());
+  EXPECT_TRUE(ReadProfile(folder.File("profile.json"), written.target).ok());
+  nlohmann::json older = ProfileJson(Example());
+  older["dims"]["bytes_per_element"] = 2;
+  folder.Write("older.json", older.dump());
+  EXPECT_TRUE(ReadProfile(folder.File("older.json"), Example().target).ok());
+}
+
 TEST(ProfileFileTest, AnotherDeviceTargetOrTypeIsRefused) {
   const TempFolder folder;
   const std::string path = folder.File("profile.json");

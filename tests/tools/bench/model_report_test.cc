@@ -24,7 +24,7 @@ LatencyModel ExampleModel() {
                           .head_dim = 10,
                           .intermediate = 10,
                           .vocabulary = 100,
-                          .bytes_per_element = 1};
+                          .bytes_per_weight = 1};
   profiled.target.peaks = {.bytes_per_second = 1e9, .flops_per_second = 1e15};
   for (const int rows : {1, 10, 100}) {
     const double seconds = 4e-3 + 1e-4 * (rows - 1);

@@ -38,7 +38,7 @@ TEST(RooflineTest, ReportsLeaveOutRatesThatWereNotMeasured) {
   RooflineReport report;
   report.device = "gpu";
   report.limits.read_bytes_per_second = 4e12;
-  report.limits.bf16_flops_per_second = 6e14;
+  report.limits.flops_per_second[WeightFormat::kBF16] = 6e14;
   EXPECT_THAT(report.Markdown(),
               HasSubstr("read 4000.0 GB/s; matrix products 600000 GFLOP/s in bf16\n"));
   const auto json = nlohmann::json::parse(report.Json());

@@ -233,8 +233,8 @@ TEST_F(CheckpointCheckTest, TheCheckKnowsWhatTheEnginesRead) {
   nn::EngineOptions engine;
   engine.device = local_.device;
   engine.kv_tokens = 1024;
-  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kInt8}) {
-    engine.dtype = dtype;
+  for (const WeightFormat format : kWeightFormats) {
+    engine.formats = nn::FormatsFor(format);
     const auto target = CheckTarget(target_, engine);
     const auto drafter = CheckDrafter(drafter_, target_, engine);
     ASSERT_TRUE(target.ok() && drafter.ok()) << target.status() << drafter.status();

@@ -17,7 +17,7 @@ class AuditTest : public ::testing::Test {
  protected:
   AuditTest() {
     target_ = *LoadTarget(testing::GoldenFolder("gqa2_untied_draft2") + "/target",
-                          {DType::kF32, device_.device, /*kv_tokens=*/256});
+                          {nn::FormatsFor(WeightFormat::kF32), device_.device, /*kv_tokens=*/256});
     sequences_ = std::make_unique<SequenceTable>(target_->pages(), 4);
   }
 

@@ -11,7 +11,7 @@ constexpr int kTokens = 256;
 
 // The bits of a prompt's features, and the tokens after it, must not depend on what else is in its
 // forwards. The sequence that decodes beside it must not notice the prompt either.
-class MixedForwardTest : public ::testing::TestWithParam<DType> {
+class MixedForwardTest : public ::testing::TestWithParam<WeightFormat> {
  protected:
   static constexpr SequenceId kAlone = {1, 0}, kMixed = {2, 0}, kDecoding = {3, 0};
   static constexpr int kPromptTokens = 70;  // More than four pages.
@@ -19,7 +19,7 @@ class MixedForwardTest : public ::testing::TestWithParam<DType> {
   MixedForwardTest() {
     VerifierOptions options;
     options.target_folder = testing::GoldenFolder("gqa2_untied_draft2") + "/target";
-    options.engine = {GetParam(), device_.device, /*kv_tokens=*/1024};
+    options.engine = {nn::FormatsFor(GetParam()), device_.device, /*kv_tokens=*/1024};
     engine_ = *VerifierEngine::Create(options);
     EXPECT_TRUE(engine_->SetFeatureLayers({0, 2}).ok());
     for (int i = 0; i < kPromptTokens; ++i) prompt_.push_back(i * 31 % kTokens);
@@ -88,8 +88,7 @@ TEST_P(MixedForwardTest, ADecodingSequenceHasTheSameBitsAsAlone) {
   EXPECT_EQ(FeaturesOf(kDecoding, 7), FeaturesOf(kAlone, 7));
 }
 
-INSTANTIATE_TEST_SUITE_P(DTypes, MixedForwardTest,
-                         ::testing::Values(DType::kF32, DType::kBF16, DType::kInt8),
+INSTANTIATE_TEST_SUITE_P(DTypes, MixedForwardTest, ::testing::ValuesIn(kWeightFormats),
                          [](const auto& info) { return std::string(Name(info.param)); });
 
 }  // namespace

@@ -16,7 +16,7 @@ class PrefixReuseTest : public ::testing::Test {
     device_ = *std::move(device);
     VerifierOptions options;
     options.target_folder = testing::GoldenFolder("gqa2_untied_draft2") + "/target";
-    options.engine = {DType::kF32, device_.device, /*kv_tokens=*/1024};
+    options.engine = {nn::FormatsFor(WeightFormat::kF32), device_.device, /*kv_tokens=*/1024};
     options.feature_bytes = feature_bytes;
     options.reuse_prefixes = reuse_prefixes;
     auto engine = VerifierEngine::Create(options);

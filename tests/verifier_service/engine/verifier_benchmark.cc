@@ -17,7 +17,7 @@ VerifierEngine& DemoEngine() {
   static VerifierEngine* const engine = [] {
     VerifierOptions options;
     options.target_folder = BASTION_SOURCE_DIR "/deploy/demo_model/target";
-    options.engine = {DType::kBF16, device->device, /*kv_tokens=*/4096};
+    options.engine = {nn::FormatsFor(WeightFormat::kBF16), device->device, /*kv_tokens=*/4096};
     auto made = VerifierEngine::Create(options);
     CHECK(made.ok()) << made.status();
     CHECK((*made)->SetFeatureLayers({2, 4, 7}).ok());

@@ -39,7 +39,7 @@ class VerifierEngineTest : public ::testing::Test {
   static VerifierOptions Options() {
     VerifierOptions options;
     options.target_folder = testing::GoldenFolder("gqa2_untied_draft2") + "/target";
-    options.engine = {DType::kF32, device_.device, /*kv_tokens=*/1024};
+    options.engine = {nn::FormatsFor(WeightFormat::kF32), device_.device, /*kv_tokens=*/1024};
     options.max_sequences = 4;
     options.max_rows = kMaxRows;
     return options;

@@ -17,7 +17,7 @@ TEST_F(VerifierEngineTest, ReportsItsInfo) {
   const TargetInfo& info = engine_->info();
   EXPECT_EQ(info.model, "target");
   EXPECT_EQ(info.dims.vocabulary, kVocabulary);
-  EXPECT_EQ(info.dims.bytes_per_element, 4);
+  EXPECT_EQ(info.dims.bytes_per_weight, 4);
   EXPECT_EQ(info.max_context, kContext);
   EXPECT_EQ(info.max_rows, kMaxRows);
   EXPECT_EQ(info.kv_tokens, 1024);
@@ -29,7 +29,7 @@ TEST_F(VerifierEngineTest, ReportsItsInfo) {
 TEST_F(VerifierEngineTest, ADrafterFolderIsRefused) {
   VerifierOptions options;
   options.target_folder = testing::GoldenFolder("gqa2_untied_draft2") + "/drafter";
-  options.engine = {DType::kF32, device_.device, 64};
+  options.engine = {nn::FormatsFor(WeightFormat::kF32), device_.device, 64};
   const auto engine = VerifierEngine::Create(options);
   EXPECT_TRUE(absl::IsInvalidArgument(engine.status())) << engine.status();
 }
@@ -219,7 +219,7 @@ TEST_F(VerifierEngineTest, PenaltiesCountTheTextOfEveryCommittedTree) {
 TEST_F(VerifierEngineTest, AnAuditFindsNoMismatchAndChangesNothing) {
   VerifierOptions options;
   options.target_folder = testing::GoldenFolder("gqa2_untied_draft2") + "/target";
-  options.engine = {DType::kF32, device_.device, /*kv_tokens=*/1024};
+  options.engine = {nn::FormatsFor(WeightFormat::kF32), device_.device, /*kv_tokens=*/1024};
   options.audit.fraction = 1;
   const auto audited = *VerifierEngine::Create(options);
   const SamplingParams sampling = {{1.0f, 5, 0, 0.95f}, 1.4f};

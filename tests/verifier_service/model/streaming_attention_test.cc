@@ -32,8 +32,8 @@ std::string Neox() { return std::string(BASTION_SOURCE_DIR) + "/deploy/demo_mode
 // A model and one sequence.
 class Decoding {
  public:
-  Decoding(const std::string& folder, DType dtype, const nn::StreamingWindow& window) {
-    nn::EngineOptions options = {.dtype = dtype,
+  Decoding(const std::string& folder, WeightFormat weights, const nn::StreamingWindow& window) {
+    nn::EngineOptions options = {.formats = nn::FormatsFor(weights),
                                  .device = nn::MakeHostDevice(kernels::CpuBackend(), pool_)};
     options.kv_tokens = 256;
     options.streaming = window;
@@ -144,8 +144,8 @@ TEST_P(StreamingModelTest, EveryRowOfATreeSeesWhatPlainDecodingSees) {
 }
 
 TEST_P(StreamingModelTest, ARowHasTheSameBitsInAPromptInATreeAndAlone) {
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    Decoding decoding(GetParam(), dtype, kWindow);
+  for (const WeightFormat weights : {WeightFormat::kF32, WeightFormat::kBF16}) {
+    Decoding decoding(GetParam(), weights, kWindow);
     const int vocabulary = decoding.vocabulary();
     const std::vector<TokenId> text = Text(vocabulary);
     std::vector<float> alone;
@@ -180,7 +180,7 @@ INSTANTIATE_TEST_SUITE_P(Models, StreamingModelTest, ::testing::Values(Qwen(), N
 
 absl::Status LoadWith(const std::string& folder, const nn::StreamingWindow& window) {
   kernels::ThreadPool pool(1);
-  nn::EngineOptions options = {.dtype = DType::kF32,
+  nn::EngineOptions options = {.formats = nn::FormatsFor(WeightFormat::kF32),
                                .device = nn::MakeHostDevice(kernels::CpuBackend(), pool)};
   options.kv_tokens = 64;
   options.streaming = window;
@@ -227,7 +227,7 @@ TEST(StreamingOptionsTest, PagesAreNeverSharedAsPrefixes) {
   for (const bool streams : {false, true}) {
     VerifierOptions options;
     options.target_folder = Qwen();
-    options.engine = {.dtype = DType::kF32,
+    options.engine = {.formats = nn::FormatsFor(WeightFormat::kF32),
                       .device = nn::MakeHostDevice(kernels::CpuBackend(), pool)};
     options.engine.kv_tokens = 256;
     if (streams) options.engine.streaming = kWindow;

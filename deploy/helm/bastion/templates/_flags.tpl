@@ -25,7 +25,7 @@
 
 {{- define "bastion.verifierFlags" -}}
 {{ include "bastion.commonFlags" (list . 9072 8072) }}
-- --dtype={{ .Values.verifier.dtype }}
+- --weights={{ .Values.verifier.dtype }}
 - --kv_tokens={{ int64 .Values.verifier.kvTokens }}
 - --threads={{ .Values.verifier.cpus }}
 - --gemm_table=/var/lib/bastion/verifier-gemms
@@ -44,7 +44,7 @@
 {{- define "bastion.drafterFlags" -}}
 {{ include "bastion.commonFlags" (list . 9071 8071) }}
 - --drafter=/models/{{ .Values.model.drafter }}
-- --dtype={{ .Values.drafter.dtype }}
+- --weights={{ .Values.drafter.dtype }}
 - --kv_tokens={{ int64 .Values.drafter.kvTokens }}
 - --threads={{ .Values.drafter.cpus }}
 - --gemm_table=/var/lib/bastion/drafter-gemms

@@ -206,10 +206,10 @@ TEST_P(GemmTest, ADamagedFileIsReportedAndNotUsed) {
   unlink(path.c_str());
 }
 
-TEST_P(GemmTest, RefusesInt8) {
+TEST_P(GemmTest, RefusesATypeWithoutProducts) {
   Operands operands(Shape(4, 64, 128), 70);
   GemmArgs args = operands.args();
-  args.shape.dtype = DType::kInt8;
+  args.shape.dtype = DType::kF16;
   const void* weight = operands.weight.data();
   const absl::Status status = gemm_->Prepare(args, {&weight, 1}, *stream_);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
