@@ -8,8 +8,6 @@
 #include "common/base/guarded.h"
 #include "common/base/status.h"
 #include "common/wire/codec.h"
-#include "common/wire/grpc_stream.h"
-#include "common/wire/protocol.h"
 
 namespace bastion::drafter {
 namespace {
@@ -57,50 +55,31 @@ DrafterService::~DrafterService() {
 
 grpc::Status DrafterService::GetInfo(grpc::ServerContext* context, const proto::GetInfoRequest*,
                                      proto::DrafterInfo* reply) {
-  if (const auto allowed = wire::CheckCaller(*context, *security_, Right::kDraft); !allowed.ok()) {
-    return wire::ToGrpc(allowed);
-  }
-  wire::Encode(engine_->info(), *reply);
-  wire::Encode(meter_.activity(), *reply->mutable_activity());
-  return grpc::Status::OK;
+  return shell_.GetInfo(*context, Right::kDraft, engine_->info(), *reply);
 }
 
 grpc::Status DrafterService::Steps(
     grpc::ServerContext* context,
     grpc::ServerReaderWriter<proto::DrafterReply, proto::DrafterRequest>* stream) {
-  if (const auto allowed = wire::CheckCaller(*context, *security_, Right::kDraft); !allowed.ok()) {
-    return wire::ToGrpc(allowed);
-  }
-  wire::GrpcServerStream<proto::DrafterReply, proto::DrafterRequest> steps(context, stream);
-  Serve(steps);
-  return grpc::Status::OK;
+  return shell_.Stream<proto::DrafterReply, proto::DrafterRequest>(
+      context, Right::kDraft, stream, [this](Stream& messages) { return Serve(messages); });
 }
 
 grpc::Status DrafterService::Attach(grpc::ServerContext* context,
                                     const proto::AttachRequest* request,
                                     proto::AttachReply* reply) {
-  if (const auto allowed = wire::CheckCaller(*context, *security_, Right::kDraft); !allowed.ok()) {
-    return wire::ToGrpc(allowed);
-  }
-  if (attach_ == nullptr || request->stream() != proto::AttachRequest::STREAM_STEPS) {
-    return {grpc::StatusCode::UNIMPLEMENTED, "shared memory is off; set --shared_memory"};
-  }
-  const auto serve = [this](std::shared_ptr<wire::SharedChannel> channel) {
-    wire::SharedStream<proto::DrafterReply, proto::DrafterRequest> steps(std::move(channel));
-    Serve(steps);
-    return absl::OkStatus();
-  };
-  return wire::ToGrpc(attach_->Offer(*request, serve, *reply));
+  return shell_.Attach<proto::DrafterReply, proto::DrafterRequest>(
+      {context, request, reply}, Right::kDraft, proto::AttachRequest::STREAM_STEPS,
+      [this](Stream& messages) { return Serve(messages); });
 }
 
-void DrafterService::Serve(Stream& stream) {
+absl::Status DrafterService::Serve(Stream& stream) {
   Client client(this, &stream.carrier());
-  proto::DrafterRequest request;
-  while (stream.Receive(&request, absl::InfiniteFuture()).ok()) {
-    proto::DrafterReply reply;
-    Step(request, client, reply);
-    if (!stream.Send(reply, SteadyNow() + wire::kSendLimit).ok()) break;
-  }
+  shell_.ServeSteps<proto::DrafterReply, proto::DrafterRequest>(
+      stream, [&](const auto& request, absl::Duration arrived, auto& reply) {
+        return Run(request, arrived, client, reply);
+      });
+  return absl::OkStatus();
 }
 
 void DrafterService::CloseAll(Client& client) {
@@ -120,22 +99,6 @@ void DrafterService::Release(SequenceId sequence, Client& client) {
   const auto next = client.lease.lower_bound({sequence.session, 0});
   const bool has_epoch = next != client.lease.end() && next->session == sequence.session;
   if (!has_epoch) owners_.erase(sequence.session);
-}
-
-void DrafterService::Step(const proto::DrafterRequest& request, Client& client,
-                          proto::DrafterReply& reply) {
-  const absl::Duration arrived = Clock::Real().Now();
-  const EngineMeter::Call call(&meter_);
-  absl::Status status;
-  try {
-    status = Run(request, arrived, client, reply);
-  } catch (const std::exception& error) {
-    LOG(ERROR) << "a call failed: " << error.what();
-    reply.Clear();
-    status = absl::InternalError("the call failed in the drafter; see its log");
-  }
-  reply.set_step(request.step());
-  wire::Encode(status, *reply.mutable_status());
 }
 
 absl::Status DrafterService::Run(const proto::DrafterRequest& request, absl::Duration arrived,

@@ -1,7 +1,5 @@
-// The drafter over gRPC and shared memory. Each stream has its own thread; the engine runs one call
-// at a time. When a stream ends, the sequences that were drafted through it are closed. No other
-// stream can use them. An exception in the engine, e.g. for lack of memory, fails the call with
-// INTERNAL.
+// The drafter over gRPC and shared memory. The engine runs one call at a time. When a stream ends,
+// the sequences that were drafted through it are closed. No other stream can use them.
 //
 // Sequences that are far behind catch up on a separate thread. It does a piece of work at a time,
 // and only while no call waits for the engine. So a call waits for at most one piece and the draft
@@ -24,7 +22,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "bastion/internal/v1/stages.grpc.pb.h"
 #include "common/base/mutex.h"
-#include "common/stages/engine_meter.h"
+#include "common/host/stage_shell.h"
 #include "common/wire/attach_server.h"
 #include "common/wire/message_stream.h"
 #include "common/wire/security.h"
@@ -50,13 +48,12 @@ class DrafterService final : public proto::DrafterService::Service {
       : engine_(engine),
         on_close_(std::move(on_close)),
         telemetry_(telemetry),
-        security_(std::move(security)),
         catch_up_([this] { CatchUp(); }),
-        attach_(std::move(attach)) {}
+        shell_("drafter", std::move(attach), std::move(security)) {}
   ~DrafterService() override;
 
   // False if the engine hangs (EngineMeter). Thread-safe.
-  [[nodiscard]] bool is_alive() { return !meter_.hangs(); }
+  [[nodiscard]] bool is_alive() { return shell_.is_alive(); }
   // Sequences that are open. Waits for the current call.
   [[nodiscard]] int live_sequences() ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -102,9 +99,7 @@ class DrafterService final : public proto::DrafterService::Service {
   void Release(SequenceId sequence, Client& client) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Handles the messages of the stream until it ends.
-  void Serve(Stream& stream) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Step(const proto::DrafterRequest& request, Client& client, proto::DrafterReply& reply)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  [[nodiscard]] absl::Status Serve(Stream& stream) ABSL_LOCKS_EXCLUDED(mutex_);
   // Runs the call of `request`. `arrived`: when it arrived, on Clock::Real().
   absl::Status Run(const proto::DrafterRequest& request, absl::Duration arrived, Client& client,
                    proto::DrafterReply& reply) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -131,7 +126,6 @@ class DrafterService final : public proto::DrafterService::Service {
     TokenId root;
   };
 
-  EngineMeter meter_;
   std::atomic<int> waiting_{0};  // Calls that wait for mutex_.
   Mutex mutex_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
@@ -141,10 +135,9 @@ class DrafterService final : public proto::DrafterService::Service {
   DrafterEngine* const engine_;
   const std::function<void(SequenceId)> on_close_;
   DrafterTelemetry* const telemetry_;
-  const std::shared_ptr<const wire::Security> security_;
   std::thread catch_up_;
   // The last member, because its destructor ends the streams that use the others.
-  const std::unique_ptr<wire::AttachServer> attach_;
+  wire::StageShell shell_;
 };
 
 }  // namespace bastion::drafter

@@ -1,74 +1,52 @@
 #include "verifier_service/serve/verifier_service.h"
 
-#include <exception>
-
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/wire/codec.h"
-#include "common/wire/grpc_stream.h"
-#include "common/wire/protocol.h"
 #include "verifier_service/features/feature_stream.h"
 
 namespace bastion::verifier {
 
 grpc::Status VerifierService::GetInfo(grpc::ServerContext* context, const proto::GetInfoRequest*,
                                       proto::TargetInfo* reply) {
-  if (const auto allowed = wire::CheckCaller(*context, *security_, Right::kVerify); !allowed.ok()) {
-    return wire::ToGrpc(allowed);
-  }
-  wire::Encode(engine_->info(), *reply);
-  wire::Encode(meter_.activity(), *reply->mutable_activity());
-  return grpc::Status::OK;
+  return shell_.GetInfo(*context, Right::kVerify, engine_->info(), *reply);
 }
 
 grpc::Status VerifierService::Steps(
     grpc::ServerContext* context,
     grpc::ServerReaderWriter<proto::VerifierReply, proto::VerifierRequest>* stream) {
-  if (const auto allowed = wire::CheckCaller(*context, *security_, Right::kVerify); !allowed.ok()) {
-    return wire::ToGrpc(allowed);
-  }
-  wire::GrpcServerStream<proto::VerifierReply, proto::VerifierRequest> steps(context, stream);
-  ServeSteps(steps);
-  return grpc::Status::OK;
+  return shell_.Stream<proto::VerifierReply, proto::VerifierRequest>(
+      context, Right::kVerify, stream,
+      [this](StepMessages& messages) { return ServeSteps(messages); });
 }
 
 grpc::Status VerifierService::Features(
     grpc::ServerContext* context,
     grpc::ServerReaderWriter<proto::FeatureReply, proto::FeatureRequest>* stream) {
-  if (const auto allowed = wire::CheckCaller(*context, *security_, Right::kFeatures);
-      !allowed.ok()) {
-    return wire::ToGrpc(allowed);
-  }
-  wire::GrpcServerStream<proto::FeatureReply, proto::FeatureRequest> features(context, stream);
-  return wire::ToGrpc(ServeFeatures(features, "gRPC"));
+  return shell_.Stream<proto::FeatureReply, proto::FeatureRequest>(
+      context, Right::kFeatures, stream,
+      [this](FeatureMessages& messages) { return ServeFeatures(messages, "gRPC"); });
 }
 
 grpc::Status VerifierService::Attach(grpc::ServerContext* context,
                                      const proto::AttachRequest* request,
                                      proto::AttachReply* reply) {
-  const bool features = request->stream() == proto::AttachRequest::STREAM_FEATURES;
-  const Right right = features ? Right::kFeatures : Right::kVerify;
-  if (const auto allowed = wire::CheckCaller(*context, *security_, right); !allowed.ok()) {
-    return wire::ToGrpc(allowed);
+  const wire::StageShell::AttachCall call = {context, request, reply};
+  if (request->stream() != proto::AttachRequest::STREAM_FEATURES) {
+    return shell_.Attach<proto::VerifierReply, proto::VerifierRequest>(
+        call, Right::kVerify, proto::AttachRequest::STREAM_STEPS,
+        [this](StepMessages& messages) { return ServeSteps(messages); });
   }
-  if (attach_ == nullptr ||
-      (!features && request->stream() != proto::AttachRequest::STREAM_STEPS)) {
-    return {grpc::StatusCode::UNIMPLEMENTED, "shared memory is off; set --shared_memory"};
-  }
-  const auto ring = features ? RingFor(*request) : nullptr;
-  const auto serve = [this, features, ring](std::shared_ptr<wire::SharedChannel> channel) {
-    if (features) {
-      wire::SharedStream<proto::FeatureReply, proto::FeatureRequest> stream(std::move(channel));
-      return ServeFeatures(stream, "shared memory", ring.get());
-    }
-    wire::SharedStream<proto::VerifierReply, proto::VerifierRequest> stream(std::move(channel));
-    ServeSteps(stream);
-    return absl::OkStatus();
-  };
-  return wire::ToGrpc(attach_->Offer(*request, serve, *reply, ring));
+  const auto ring = RingFor(*request);
+  return shell_.Attach<proto::FeatureReply, proto::FeatureRequest>(
+      call, Right::kFeatures, proto::AttachRequest::STREAM_FEATURES,
+      [this, ring](FeatureMessages& messages) {
+        return ServeFeatures(messages, "shared memory", ring.get());
+      },
+      ring);
 }
 
 std::shared_ptr<const wire::DeviceRingWriter> VerifierService::RingFor(
@@ -81,14 +59,13 @@ std::shared_ptr<const wire::DeviceRingWriter> VerifierService::RingFor(
   return ring;
 }
 
-void VerifierService::ServeSteps(StepMessages& stream) {
+absl::Status VerifierService::ServeSteps(StepMessages& stream) {
   Lease lease(this);
-  proto::VerifierRequest request;
-  while (stream.Receive(&request, absl::InfiniteFuture()).ok()) {
-    proto::VerifierReply reply;
-    Step(request, lease, reply);
-    if (!stream.Send(reply, SteadyNow() + wire::kSendLimit).ok()) break;
-  }
+  shell_.ServeSteps<proto::VerifierReply, proto::VerifierRequest>(
+      stream, [&](const auto& request, absl::Duration arrived, auto& reply) {
+        return Run(request, arrived, lease, reply);
+      });
+  return absl::OkStatus();
 }
 
 void VerifierService::CloseAll(Lease& lease) {
@@ -144,22 +121,6 @@ absl::Status VerifierService::ServeFeatures(FeatureMessages& stream, const char*
             << ", over " << carrier;
   FeatureStream(&engine_->features(), &stream, ring).Run();
   return absl::OkStatus();
-}
-
-void VerifierService::Step(const proto::VerifierRequest& request, Lease& lease,
-                           proto::VerifierReply& reply) {
-  const absl::Duration arrived = Clock::Real().Now();
-  const EngineMeter::Call call(&meter_);
-  absl::Status status;
-  try {
-    status = Run(request, arrived, lease, reply);
-  } catch (const std::exception& error) {
-    LOG(ERROR) << "a call failed: " << error.what();
-    reply.Clear();
-    status = absl::InternalError("the call failed in the verifier; see its log");
-  }
-  reply.set_step(request.step());
-  wire::Encode(status, *reply.mutable_status());
 }
 
 absl::Status VerifierService::Run(const proto::VerifierRequest& request, absl::Duration arrived,

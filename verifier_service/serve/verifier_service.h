@@ -1,11 +1,9 @@
 // The verifier over gRPC and shared memory: passes step messages to the engine and features to
 // drafters.
 //
-// Each stream has its own thread (the sync API, because the callback API of this gRPC version
-// stalls after idle periods). The engine runs one call at a time; the time that a call waits is the
-// trace's `queue`. A stream is also a lease: when it ends, the sequences opened through it are
-// closed. No other stream can use them. An exception in the engine, e.g. for lack of memory, fails
-// the call with INTERNAL.
+// The engine runs one call at a time; the time that a call waits is the trace's `queue`. A stream
+// is also a lease: when it ends, the sequences opened through it are closed. No other stream can
+// use them.
 #ifndef BASTION_VERIFIER_SERVICE_SERVE_VERIFIER_SERVICE_H_
 #define BASTION_VERIFIER_SERVICE_SERVE_VERIFIER_SERVICE_H_
 
@@ -19,7 +17,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "bastion/internal/v1/stages.grpc.pb.h"
 #include "common/base/mutex.h"
-#include "common/stages/engine_meter.h"
+#include "common/host/stage_shell.h"
 #include "common/wire/attach_server.h"
 #include "common/wire/message_stream.h"
 #include "common/wire/security.h"
@@ -43,11 +41,10 @@ class VerifierService final : public proto::VerifierService::Service {
       : engine_(engine),
         telemetry_(telemetry),
         max_stream_sequences_(static_cast<size_t>(max_stream_sequences)),
-        security_(std::move(security)),
-        attach_(std::move(attach)) {}
+        shell_("verifier", std::move(attach), std::move(security)) {}
 
   // False if the engine hangs (EngineMeter). Thread-safe.
-  [[nodiscard]] bool is_alive() { return !meter_.hangs(); }
+  [[nodiscard]] bool is_alive() { return shell_.is_alive(); }
   // The state of the engine. Waits for the current call.
   [[nodiscard]] EngineState state() ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -97,7 +94,7 @@ class VerifierService final : public proto::VerifierService::Service {
   void Unsubscribe() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Each handles the messages of its stream until the stream ends.
-  void ServeSteps(StepMessages& stream) ABSL_LOCKS_EXCLUDED(mutex_);
+  [[nodiscard]] absl::Status ServeSteps(StepMessages& stream) ABSL_LOCKS_EXCLUDED(mutex_);
   // `ring` was passed to the peer with the stream, or is null.
   [[nodiscard]] absl::Status ServeFeatures(FeatureMessages& stream, const char* carrier,
                                            const wire::DeviceRingWriter* ring = nullptr)
@@ -106,8 +103,6 @@ class VerifierService final : public proto::VerifierService::Service {
   [[nodiscard]] std::shared_ptr<const wire::DeviceRingWriter> RingFor(
       const proto::AttachRequest& request) const;
 
-  void Step(const proto::VerifierRequest& request, Lease& lease, proto::VerifierReply& reply)
-      ABSL_LOCKS_EXCLUDED(mutex_);
   // Runs the call of `request`. `arrived`: when it arrived, on Clock::Real().
   absl::Status Run(const proto::VerifierRequest& request, absl::Duration arrived, Lease& lease,
                    proto::VerifierReply& reply) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -121,7 +116,6 @@ class VerifierService final : public proto::VerifierService::Service {
                       const Lease& lease, proto::VerifierReply& reply)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  EngineMeter meter_;
   Mutex mutex_;
   VerifierEngine* const engine_;  // Called under mutex_, except features().
   absl::flat_hash_map<uint64_t, Owner> owners_ ABSL_GUARDED_BY(mutex_);  // By session.
@@ -129,9 +123,8 @@ class VerifierService final : public proto::VerifierService::Service {
   std::vector<int> layers_ ABSL_GUARDED_BY(mutex_);  // Those of all subscribers.
   VerifierTelemetry* const telemetry_;
   const size_t max_stream_sequences_;
-  const std::shared_ptr<const wire::Security> security_;
   // The last member, because its destructor ends the streams that use the others.
-  const std::unique_ptr<wire::AttachServer> attach_;
+  wire::StageShell shell_;
 };
 
 }  // namespace bastion::verifier
