@@ -321,7 +321,7 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& folder) {
   RETURN_IF_ERROR(ReadWindows(json, *family, config));
   RETURN_IF_ERROR(ReadRotaryLayers(json, *family, config));
   RETURN_IF_ERROR(ReadSpecialTokens(json, folder, *family, config));
-  if (config.kind == ModelKind::kDrafter) {
+  if (config.kind == ModelKind::kDflash) {
     RETURN_IF_ERROR(ReadDFlash(json, config));
   }
   return config;

@@ -19,7 +19,7 @@
 
 namespace bastion::hub {
 
-enum class ModelKind { kTarget, kDrafter };
+enum class ModelKind { kTarget, kDflash };
 
 // kRms: x / rms(x) * weight. kLayer: (x − mean) / deviation * weight + bias.
 enum class NormKind { kRms, kLayer };

@@ -58,7 +58,7 @@ ModelFamily Qwen3Moe() {
 ModelFamily DFlash() {
   ModelFamily family = Qwen3();
   family.architecture = "DFlashDraftModel";
-  family.kind = ModelKind::kDrafter;
+  family.kind = ModelKind::kDflash;
   family.names.blocks = "layers.";
   family.names.final_norm = "norm";
   for (const char* field : {"block_size", "num_target_layers", "dflash_config", "is_causal"}) {

@@ -42,6 +42,17 @@ absl::Status CheckAutoregressivePair(const std::string& drafter_folder,
   return CheckTokenizers(drafter_folder, target_folder);
 }
 
+absl::StatusOr<CheckedDrafter> CheckAutoregressive(const std::string& drafter_folder,
+                                                   const std::string& target_folder,
+                                                   const nn::EngineOptions& options) {
+  RETURN_IF_ERROR(CheckAutoregressivePair(drafter_folder, target_folder));
+  nn::PackingPlan plan;  // Never run: no matrix is packed.
+  ASSIGN_OR_RETURN(const nn::CausalModel model,
+                   nn::LoadCausalModel(drafter_folder, options, plan));
+  const hub::ModelConfig& config = model.decoder->config();
+  return CheckedDrafter{config, model.Cost(), config.dims};
+}
+
 absl::StatusOr<std::unique_ptr<AutoregressiveModel>> AutoregressiveModel::Load(
     const std::string& drafter_folder, const std::string& target_folder,
     const nn::EngineOptions& options) {

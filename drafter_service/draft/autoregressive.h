@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/stages/marginals.h"
+#include "drafter_service/draft/checked_drafter.h"
 #include "drafter_service/draft/ranking.h"
 #include "engine/model/causal_model.h"
 #include "engine/model/row_batch.h"
@@ -28,6 +29,10 @@ namespace bastion::drafter {
 // their config files.
 [[nodiscard]] absl::Status CheckAutoregressivePair(const std::string& drafter_folder,
                                                    const std::string& target_folder);
+// Checks the checkpoints as AutoregressiveModel::Load does, without reading the weights.
+[[nodiscard]] absl::StatusOr<CheckedDrafter> CheckAutoregressive(const std::string& drafter_folder,
+                                                                 const std::string& target_folder,
+                                                                 const nn::EngineOptions& options);
 
 class AutoregressiveModel {
  public:

@@ -55,6 +55,17 @@ absl::StatusOr<DflashWeights> LoadDflashWeights(const std::string& drafter_folde
   return weights;
 }
 
+absl::StatusOr<CheckedDrafter> CheckDflash(const std::string& drafter_folder,
+                                           const std::string& target_folder,
+                                           const nn::EngineOptions& options) {
+  ASSIGN_OR_RETURN(const DraftPair pair, ReadDraftPair(drafter_folder, target_folder));
+  nn::PackingPlan plan;  // Never run: no matrix is packed.
+  ASSIGN_OR_RETURN(const DflashWeights weights,
+                   LoadDflashWeights(drafter_folder, target_folder, options, plan));
+  const int block = pair.drafter.dflash.block_size;
+  return CheckedDrafter{pair.drafter, weights.Cost(), pair.target.dims, block, block - 1};
+}
+
 absl::StatusOr<std::unique_ptr<DflashModel>> DflashModel::Load(const std::string& drafter_folder,
                                                                const std::string& target_folder,
                                                                const nn::EngineOptions& options) {

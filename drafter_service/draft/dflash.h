@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "drafter_service/draft/checked_drafter.h"
 #include "drafter_service/draft/draft_model.h"
 #include "drafter_service/draft/ranking.h"
 #include "engine/model/step.h"
@@ -38,6 +39,11 @@ struct DflashWeights {
                                                               const std::string& target_folder,
                                                               const nn::EngineOptions& options,
                                                               nn::PackingPlan& plan);
+
+// Checks the checkpoints as DflashModel::Load does, without reading the weights.
+[[nodiscard]] absl::StatusOr<CheckedDrafter> CheckDflash(const std::string& drafter_folder,
+                                                         const std::string& target_folder,
+                                                         const nn::EngineOptions& options);
 
 class DflashModel final : public DraftModel {
  public:

@@ -18,7 +18,7 @@ absl::Status Mismatch(const std::string& drafter, const std::string& what, int64
 
 absl::Status CheckPair(const std::string& folder, const hub::ModelConfig& drafter,
                        const hub::ModelConfig& target) {
-  if (drafter.kind != hub::ModelKind::kDrafter) {
+  if (drafter.kind != hub::ModelKind::kDflash) {
     return absl::InvalidArgumentError(
         absl::StrCat(folder, ": ", drafter.architecture, " is not a DFlash drafter"));
   }
@@ -36,11 +36,6 @@ absl::Status CheckPair(const std::string& folder, const hub::ModelConfig& drafte
 }
 
 }  // namespace
-
-absl::StatusOr<bool> IsBlockDrafter(const std::string& folder) {
-  ASSIGN_OR_RETURN(const hub::ModelConfig config, hub::ReadModelConfig(folder));
-  return config.kind == hub::ModelKind::kDrafter;
-}
 
 absl::StatusOr<DraftPair> ReadDraftPair(const std::string& drafter_folder,
                                         const std::string& target_folder) {

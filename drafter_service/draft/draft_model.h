@@ -78,10 +78,6 @@ class DraftModel {
   }
 };
 
-// True if the folder has a DFlash drafter, false if it has a causal language model. Returns the
-// errors of hub::ReadModelConfig.
-[[nodiscard]] absl::StatusOr<bool> IsBlockDrafter(const std::string& folder);
-
 // The configurations of a drafter and its target. INVALID_ARGUMENT, with both values, if they do
 // not match in vocabulary, hidden width or number of layers.
 struct DraftPair {

@@ -295,7 +295,7 @@ absl::StatusOr<std::vector<Draft>> AutoregressiveEngine::Expand(
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DrafterEngine>> MakeAutoregressiveEngine(
-    const DrafterOptions& options) {
+    const DrafterOptions& options, FeatureSource* /*features*/) {
   nn::EngineOptions engine = options.engine;
   engine.max_sequences = options.max_sequences;
   ASSIGN_OR_RETURN(

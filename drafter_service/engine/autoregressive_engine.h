@@ -12,9 +12,9 @@
 
 namespace bastion::drafter {
 
-// Returns the errors of AutoregressiveModel::Load.
+// Reads no features. Returns the errors of AutoregressiveModel::Load.
 [[nodiscard]] absl::StatusOr<std::unique_ptr<DrafterEngine>> MakeAutoregressiveEngine(
-    const DrafterOptions& options);
+    const DrafterOptions& options, FeatureSource* features);
 
 }  // namespace bastion::drafter
 

@@ -3,8 +3,7 @@
 #include <filesystem>
 
 #include "common/base/status.h"
-#include "drafter_service/engine/autoregressive_engine.h"
-#include "drafter_service/engine/block_engine.h"
+#include "drafter_service/engine/drafter_kinds.h"
 
 namespace bastion::drafter {
 
@@ -14,8 +13,8 @@ std::string FolderName(const std::string& folder) {
 
 absl::StatusOr<std::unique_ptr<DrafterEngine>> DrafterEngine::Create(const DrafterOptions& options,
                                                                      FeatureSource* features) {
-  ASSIGN_OR_RETURN(const bool block, IsBlockDrafter(options.drafter_folder));
-  return block ? MakeBlockEngine(options, features) : MakeAutoregressiveEngine(options);
+  ASSIGN_OR_RETURN(const DrafterKind* const kind, FindDrafterKind(options.drafter_folder));
+  return kind->make(options, features);
 }
 
 }  // namespace bastion::drafter

@@ -19,7 +19,7 @@ MAY_INCLUDE = {
     "common/shm": [*_DATA],  # Neither gRPC nor protos.
     "common/access": ["common/base"],  # Used by gRPC and HTTP servers: knows neither.
     "common/wire": [*_DATA, "common/access", "common/shm", _INTERNAL],
-    "common/host": ["common/base", "common/shm", "common/wire"],  # The shell of a gRPC server.
+    "common/host": ["common/base", "common/shm", "common/stages", "common/wire", _INTERNAL],  # The shell of a gRPC server.
     "common/http": ["common/access", "common/base"],
     "common/telemetry": ["common/base", "common/http", "common/wire"],
     "common/inspection": ["common/base", "common/telemetry", "common/wire", "protos/bastion/v1"],
@@ -106,7 +106,7 @@ MAY_INCLUDE = {
     "tools/exactness": [*_DATA, "client/cpp", "client/flags", "common/hub", "engine/program", "orchestrator/policy",
                         "orchestrator/profile", "orchestrator/tree", "tools/bench", "tools/inprocess"],
     "tools/doctor": ["client/cpp", "client/ctl", "common/base", "common/hub", "engine/model", "engine/program",
-                     "common/prior", "drafter_service/draft", "kernels/ops", "orchestrator/intake", "protos/bastion/v1"],
+                     "common/prior", "drafter_service/engine", "kernels/ops", "orchestrator/intake", "protos/bastion/v1"],
     "tools/train": ["common/base", "common/hub", "common/prior"],
 }
 

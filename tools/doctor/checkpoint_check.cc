@@ -6,9 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/prior/transition_file.h"
-#include "drafter_service/draft/autoregressive.h"
-#include "drafter_service/draft/dflash.h"
-#include "drafter_service/draft/draft_model.h"
+#include "drafter_service/engine/drafter_kinds.h"
 #include "engine/model/causal_model.h"
 #include "engine/model/packing_plan.h"
 #include "orchestrator/intake/served_model.h"
@@ -28,10 +26,9 @@ int64_t TableBytes(const ModelDims& dims, const nn::Formats& formats) {
 
 }  // namespace
 
-// The plans below are never run: no matrix is packed.
 absl::StatusOr<CheckedModel> CheckTarget(const std::string& folder,
                                          const nn::EngineOptions& options) {
-  nn::PackingPlan plan;
+  nn::PackingPlan plan;  // Never run: no matrix is packed.
   ASSIGN_OR_RETURN(const nn::CausalModel loaded,
                    nn::LoadCausalModel(folder, ForCheck(options), plan));
   CheckedModel model;
@@ -44,22 +41,12 @@ absl::StatusOr<CheckedModel> CheckTarget(const std::string& folder,
 absl::StatusOr<CheckedModel> CheckDrafter(const std::string& drafter_folder,
                                           const std::string& target_folder,
                                           const nn::EngineOptions& options) {
-  ASSIGN_OR_RETURN(const bool block, drafter::IsBlockDrafter(drafter_folder));
-  if (!block) {
-    RETURN_IF_ERROR(drafter::CheckAutoregressivePair(drafter_folder, target_folder));
-    return CheckTarget(drafter_folder, options);
-  }
-  ASSIGN_OR_RETURN(const drafter::DraftPair pair,
-                   drafter::ReadDraftPair(drafter_folder, target_folder));
-  nn::PackingPlan plan;
-  ASSIGN_OR_RETURN(
-      const drafter::DflashWeights weights,
-      drafter::LoadDflashWeights(drafter_folder, target_folder, ForCheck(options), plan));
-  CheckedModel model;
-  model.config = pair.drafter;
-  model.cost = weights.Cost();
-  model.table_bytes = TableBytes(pair.target.dims, options.formats);
-  return model;
+  ASSIGN_OR_RETURN(const drafter::DrafterKind* const kind,
+                   drafter::FindDrafterKind(drafter_folder));
+  ASSIGN_OR_RETURN(const drafter::CheckedDrafter checked,
+                   kind->check(drafter_folder, target_folder, ForCheck(options)));
+  return CheckedModel{checked.config, checked.cost, TableBytes(checked.embedding, options.formats),
+                      checked.rows, checked.logit_rows};
 }
 
 absl::StatusOr<int64_t> CheckServing(const std::string& target_folder,

@@ -20,13 +20,15 @@ struct CheckedModel {
   hub::ModelConfig config;
   nn::ForwardCost cost;     // What a forward of one row reads and multiplies.
   int64_t table_bytes = 0;  // The embedding table.
+  int rows = 1;             // Rows of a sequence in one draft forward.
+  int logit_rows = 1;       // Those with logits.
 };
 
 // What bastion-verifier checks. The errors are those of verifier::LoadTarget.
 [[nodiscard]] absl::StatusOr<CheckedModel> CheckTarget(const std::string& folder,
                                                        const nn::EngineOptions& options);
 
-// What bastion-drafter checks. The errors are those of drafter::DflashModel::Load.
+// What bastion-drafter checks. The errors are those of drafter::DrafterEngine::Create.
 [[nodiscard]] absl::StatusOr<CheckedModel> CheckDrafter(const std::string& drafter_folder,
                                                         const std::string& target_folder,
                                                         const nn::EngineOptions& options);

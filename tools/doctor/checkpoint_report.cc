@@ -93,21 +93,11 @@ void AddTargetMemory(const CheckpointOptions& options, CheckpointReport* report)
   report->memory.push_back(need);
 }
 
-bool DraftsBlocks(const hub::ModelConfig& drafter) {
-  return drafter.kind == hub::ModelKind::kDrafter;
-}
-
-// Rows of one draft forward per sequence. An autoregressive drafter computes one row per node.
-int DraftRows(const hub::ModelConfig& drafter) {
-  return DraftsBlocks(drafter) ? drafter.dflash.block_size : 1;
-}
-
 void AddDrafterMemory(const CheckpointOptions& options, CheckpointReport* report) {
   const hub::ModelConfig& config = report->drafter->config;
   MemoryNeed need = NeedOf(kDrafter, *report->drafter, options);
-  const int64_t rows = int64_t{options.max_running} * DraftRows(config);
-  // The root of a block has no logits.
-  const int64_t logit_rows = DraftsBlocks(config) ? rows - options.max_running : rows;
+  const int64_t rows = int64_t{options.max_running} * report->drafter->rows;
+  const int64_t logit_rows = int64_t{options.max_running} * report->drafter->logit_rows;
   need.buffers = BufferBytes(config, std::max<int64_t>(rows, options.max_rows), logit_rows);
   report->memory.push_back(need);
 }
@@ -183,7 +173,7 @@ std::vector<EstimatedForward> EstimateForwards(const CheckpointReport& report) {
     }
   }
   if (report.drafter.has_value()) {
-    add("draft", report.drafter->cost, DraftRows(report.drafter->config),
+    add("draft", report.drafter->cost, report.drafter->rows,
         report.limits.drafter_flops);
   }
   return forwards;

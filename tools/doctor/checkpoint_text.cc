@@ -27,8 +27,8 @@ std::string ModelLine(const char* name, const std::string& folder,
     const hub::ModelConfig& config = model->config;
     absl::StrAppendFormat(&line, ": %s, %d layers, hidden %d, vocabulary %d", config.architecture,
                           config.dims.layers, config.dims.hidden, config.dims.vocabulary);
-    if (config.kind == hub::ModelKind::kDrafter) {
-      absl::StrAppendFormat(&line, ", blocks of %d", config.dflash.block_size);
+    if (model->rows > 1) {
+      absl::StrAppendFormat(&line, ", blocks of %d", model->rows);
     } else {
       absl::StrAppendFormat(&line, ", context of up to %d tokens", config.max_positions);
     }

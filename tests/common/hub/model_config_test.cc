@@ -143,7 +143,7 @@ TEST_F(ModelConfigTest, ADamagedGenerationConfigIsReported) {
 TEST_F(ModelConfigTest, ReadsADFlashDrafter) {
   const auto config = Read(Drafter());
   ASSERT_TRUE(config.ok()) << config.status();
-  EXPECT_EQ(config->kind, ModelKind::kDrafter);
+  EXPECT_EQ(config->kind, ModelKind::kDflash);
   EXPECT_EQ(config->names.blocks, "layers.");
   EXPECT_EQ(config->dflash.block_size, 16);
   EXPECT_EQ(config->dflash.num_target_layers, 36);

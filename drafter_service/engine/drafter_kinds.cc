@@ -1,0 +1,29 @@
+#include "drafter_service/engine/drafter_kinds.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "drafter_service/draft/autoregressive.h"
+#include "drafter_service/draft/dflash.h"
+#include "drafter_service/engine/autoregressive_engine.h"
+#include "drafter_service/engine/block_engine.h"
+
+namespace bastion::drafter {
+namespace {
+
+constexpr DrafterKind kKinds[] = {
+    {hub::ModelKind::kDflash, MakeBlockEngine, CheckDflash},
+    {hub::ModelKind::kTarget, MakeAutoregressiveEngine, CheckAutoregressive},
+};
+
+}  // namespace
+
+absl::StatusOr<const DrafterKind*> FindDrafterKind(const std::string& folder) {
+  ASSIGN_OR_RETURN(const hub::ModelConfig config, hub::ReadModelConfig(folder));
+  for (const DrafterKind& kind : kKinds) {
+    if (kind.model == config.kind) return &kind;
+  }
+  return absl::UnimplementedError(
+      absl::StrCat(folder, ": no engine drafts with a ", config.architecture));
+}
+
+}  // namespace bastion::drafter
