@@ -122,7 +122,7 @@ absl::StatusOr<std::shared_ptr<const TokenConstraint>> ConstraintCompiler::Compi
   const ConstraintCache::Owner owner = {caller.client, caller.origin};
   ASSIGN_OR_RETURN(auto cached, cache_.Find(key, owner));
   if (cached != nullptr) return cached;
-  ASSIGN_OR_RETURN(const WorkLimit::Turn turn,
+  ASSIGN_OR_RETURN(const WorkLimit::Permit permit,
                    compiling_.Wait(/*bytes=*/0, caller.deadline, caller.is_canceled,
                                    {caller.origin, caller.client}));
   const auto& compiler = grammars();

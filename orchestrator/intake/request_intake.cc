@@ -61,7 +61,7 @@ absl::StatusOr<std::vector<PreparedRequest>> RequestIntake::Tokenize(
     RETURN_IF_ERROR(parser_->CheckBounds(*request));
     bytes += request->ByteSizeLong();
   }
-  ASSIGN_OR_RETURN(const WorkLimit::Turn turn,
+  ASSIGN_OR_RETURN(const WorkLimit::Permit permit,
                    tokenizing_.Wait(bytes, caller.deadline, caller.is_canceled));
   RETURN_IF_ERROR(scheduler_->CheckRoom(static_cast<int>(requests.size()) - 1));
   std::vector<PreparedRequest> prepared;

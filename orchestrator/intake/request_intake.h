@@ -63,7 +63,7 @@ class RequestIntake {
   [[nodiscard]] const RequestParser& parser() const { return *parser_; }
 
  private:
-  // Checks and tokenizes the requests when it is their turn.
+  // Checks and tokenizes the requests when they get a permit.
   [[nodiscard]] absl::StatusOr<std::vector<PreparedRequest>> Tokenize(
       absl::Span<const v1::GenerateRequest* const> requests, const Caller& caller,
       const std::string& client);

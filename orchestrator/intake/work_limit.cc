@@ -19,9 +19,9 @@ std::string ClientKey(const WorkCaller& caller) {
 
 }  // namespace
 
-WorkLimit::WorkLimit(int turns, size_t bytes) : max_turns_(turns), max_bytes_(bytes) {}
+WorkLimit::WorkLimit(int permits, size_t bytes) : max_permits_(permits), max_bytes_(bytes) {}
 
-absl::StatusOr<WorkLimit::Turn> WorkLimit::Wait(size_t bytes, absl::Duration deadline,
+absl::StatusOr<WorkLimit::Permit> WorkLimit::Wait(size_t bytes, absl::Duration deadline,
                                                 const std::function<bool()>& is_canceled,
                                                 const WorkCaller& caller) {
   MutexLock lock(&mutex_);
@@ -38,7 +38,7 @@ absl::StatusOr<WorkLimit::Turn> WorkLimit::Wait(size_t bytes, absl::Duration dea
   const auto may_work = [&] {
     mutex_.AssertHeld();
     if (next_ != &*place) return false;
-    return turns_ == 0 || (turns_ < max_turns_ && bytes_ + bytes <= max_bytes_);
+    return permits_ == 0 || (permits_ < max_permits_ && bytes_ + bytes <= max_bytes_);
   };
   for (;;) {
     const absl::Duration left = deadline - Clock::Real().Now();
@@ -46,16 +46,16 @@ absl::StatusOr<WorkLimit::Turn> WorkLimit::Wait(size_t bytes, absl::Duration dea
     if (is_canceled && is_canceled()) return LiveRequest::CanceledError();
     if (!mutex_.AwaitWithTimeout(may_work, std::min(left, kClientCheckInterval))) continue;
     works = true;
-    ++turns_;
+    ++permits_;
     bytes_ += bytes;
-    origins_[caller.origin].last = clients_[ClientKey(caller)].last = turn_number_++;
-    return Turn(this, bytes, caller);
+    origins_[caller.origin].last = clients_[ClientKey(caller)].last = permit_number_++;
+    return Permit(this, bytes, caller);
   }
 }
 
 void WorkLimit::Leave(size_t bytes, const WorkCaller& caller) {
   MutexLock lock(&mutex_);
-  --turns_;
+  --permits_;
   bytes_ -= bytes;
   Count(caller, -1);
 }

@@ -1,4 +1,4 @@
-// WorkLimit: limits how many calls do something at a time, and with how many bytes. The next turn
+// WorkLimit: limits how many calls do something at a time, and with how many bytes. The next permit
 // goes to the origin (e.g. a host) that has waited longest since its last one, there to the client,
 // and there to the call that came first. A call that waits gives up when its deadline passes or its
 // client is gone. Thread-safe.
@@ -21,7 +21,7 @@
 
 namespace bastion {
 
-// Whose call it is. Calls that do not say share a name, and so get turns in order.
+// Whose call it is. Calls that do not say share a name, and so get permits in order.
 struct WorkCaller {
   std::string origin = {};
   std::string client = {};
@@ -30,12 +30,12 @@ struct WorkCaller {
 class WorkLimit {
  public:
   // The right to work, until it is destroyed. The limit must outlive it.
-  class Turn {
+  class Permit {
    public:
-    Turn(WorkLimit* limit, size_t bytes, WorkCaller caller)
+    Permit(WorkLimit* limit, size_t bytes, WorkCaller caller)
         : limit_(limit, Leave{bytes, std::move(caller)}) {}
-    Turn(Turn&&) = default;
-    Turn& operator=(Turn&&) = default;
+    Permit(Permit&&) = default;
+    Permit& operator=(Permit&&) = default;
 
    private:
     struct Leave {
@@ -46,13 +46,13 @@ class WorkLimit {
     std::unique_ptr<WorkLimit, Leave> limit_;
   };
 
-  // At most `turns` calls work at a time, with at most `bytes` together. One call may always work.
-  WorkLimit(int turns, size_t bytes);
+  // At most `permits` calls work at a time, with at most `bytes` together. One call may always work.
+  WorkLimit(int permits, size_t bytes);
 
-  // Waits for a turn with `bytes` until `deadline` (on Clock::Real()), or until `is_canceled`,
+  // Waits for a permit with `bytes` until `deadline` (on Clock::Real()), or until `is_canceled`,
   // which may be null, returns true. It is asked now and then. CANCELLED or DEADLINE_EXCEEDED, for
   // clients.
-  [[nodiscard]] absl::StatusOr<Turn> Wait(size_t bytes, absl::Duration deadline,
+  [[nodiscard]] absl::StatusOr<Permit> Wait(size_t bytes, absl::Duration deadline,
                                           const std::function<bool()>& is_canceled,
                                           const WorkCaller& caller = {})
       ABSL_LOCKS_EXCLUDED(mutex_);
@@ -63,10 +63,10 @@ class WorkLimit {
     size_t bytes;
     WorkCaller caller;
   };
-  // The turns of an origin or a client, while it has calls.
+  // The permits of an origin or a client, while it has calls.
   struct Usage {
     int calls = 0;      // That wait or work.
-    int64_t last = -1;  // The number of the last turn.
+    int64_t last = -1;  // The number of the last permit.
   };
   using Usages = std::map<std::string, Usage>;
 
@@ -76,12 +76,12 @@ class WorkLimit {
   // Chooses next_.
   void ChooseNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  const int max_turns_;
+  const int max_permits_;
   const size_t max_bytes_;
   Mutex mutex_;
-  int turns_ ABSL_GUARDED_BY(mutex_) = 0;                // Calls that work.
+  int permits_ ABSL_GUARDED_BY(mutex_) = 0;                // Calls that work.
   size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;             // Their bytes.
-  int64_t turn_number_ ABSL_GUARDED_BY(mutex_) = 0;      // The number of the next turn.
+  int64_t permit_number_ ABSL_GUARDED_BY(mutex_) = 0;      // The number of the next permit.
   std::list<Place> waiting_ ABSL_GUARDED_BY(mutex_);     // In the order of their calls.
   const Place* next_ ABSL_GUARDED_BY(mutex_) = nullptr;  // The one of them that is next.
   Usages origins_ ABSL_GUARDED_BY(mutex_);

@@ -160,7 +160,7 @@ absl::Status OpenAiApi::Serve(const Call& call, OpenAiRequest& request) {
 
 absl::StatusOr<OpenAiRequest> OpenAiApi::Read(const Call& call) {
   RETURN_IF_ERROR(calls_.scheduler->CheckRoom(0));
-  ASSIGN_OR_RETURN(const WorkLimit::Turn turn,
+  ASSIGN_OR_RETURN(const WorkLimit::Permit permit,
                    parsing_.Wait(call.http.body.size(), absl::InfiniteDuration(),
                                  [&] { return !call.response.connected(); }));
   ASSIGN_OR_RETURN(OpenAiRequest request, ParseOpenAiRequest(call.kind, call.http.body));

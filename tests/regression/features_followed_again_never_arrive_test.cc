@@ -6,7 +6,7 @@
 
 #include "absl/synchronization/notification.h"
 #include "gtest/gtest.h"
-#include "verifier_service/features/feature_stream.h"
+#include "verifier_service/features/feature_pusher.h"
 
 namespace bastion::verifier {
 namespace {
@@ -25,7 +25,7 @@ FeatureRequest Follow(uint64_t number) {
 
 // The verifier's end of a stream whose drafter follows the sequence again, in the same words, while
 // the first reply is being sent.
-class DrafterThatAsksTwice final : public FeatureStream::Stream {
+class DrafterThatAsksTwice final : public FeaturePusher::Stream {
  public:
   absl::Status Send(const FeatureReply& reply, absl::Time) override {
     if (replies_.empty()) {
@@ -72,7 +72,7 @@ TEST(RegressionTest, FeaturesThatAreFollowedAgainWhileTheyAreSentAreSentAgain) {
   const std::vector<char> rows(3 * 2 * sizeof(float));
   store.Append(kFollowed, rows);
   DrafterThatAsksTwice drafter;
-  FeatureStream(&store, &drafter).Run();
+  FeaturePusher(&store, &drafter).Run();
   EXPECT_TRUE(drafter.answered_in_time());
   EXPECT_EQ(drafter.replies(), (std::vector<uint64_t>{1, 2}));
 }

@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/shared_pair.h"
 #include "tests/support/temp_folder.h"
-#include "verifier_service/features/feature_stream.h"
+#include "verifier_service/features/feature_pusher.h"
 
 namespace bastion {
 namespace {
@@ -85,7 +85,7 @@ TEST(StalledFeaturesStopDraftsTest, TheVerifierEndsAStreamWhoseDrafterTakesNoFea
   store.Open(kSequence, kWidth);
   std::atomic<bool> ended{false};
   std::thread verifier([&] {
-    verifier::FeatureStream(&store, &stream, /*ring=*/nullptr,
+    verifier::FeaturePusher(&store, &stream, /*ring=*/nullptr,
                             /*send_limit=*/absl::Milliseconds(50))
         .Run();
     ended = true;

@@ -6,7 +6,7 @@
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/wire/codec.h"
-#include "verifier_service/features/feature_stream.h"
+#include "verifier_service/features/feature_pusher.h"
 
 namespace bastion::verifier {
 
@@ -119,7 +119,7 @@ absl::Status VerifierService::ServeFeatures(FeatureMessages& stream, const char*
   if (!first.subscribe().device_memory()) ring = nullptr;
   LOG(INFO) << "drafter connected: features " << (ring != nullptr ? "in GPU memory" : "as bytes")
             << ", over " << carrier;
-  FeatureStream(&engine_->features(), &stream, ring).Run();
+  FeaturePusher(&engine_->features(), &stream, ring).Run();
   return absl::OkStatus();
 }
 

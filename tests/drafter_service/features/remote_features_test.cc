@@ -1,4 +1,4 @@
-// Tests both ends of the feature stream over every carrier: the verifier's FeatureStream and the
+// Tests both ends of the feature stream over every carrier: the verifier's FeaturePusher and the
 // drafter's RemoteFeatures.
 #include "drafter_service/features/remote_features.h"
 
@@ -11,7 +11,7 @@
 #include "common/wire/grpc_stream.h"
 #include "gtest/gtest.h"
 #include "tests/support/temp_folder.h"
-#include "verifier_service/features/feature_stream.h"
+#include "verifier_service/features/feature_pusher.h"
 
 namespace bastion::drafter {
 namespace {
@@ -19,7 +19,7 @@ namespace {
 constexpr SequenceId kSequence = {1, 0};
 constexpr int kWidth = 3;
 
-using ServerStream = verifier::FeatureStream::Stream;
+using ServerStream = verifier::FeaturePusher::Stream;
 
 // Checks that the verifier sends no row from `limit` on. Sends rows from `narrow_from` on as more,
 // narrower rows.
@@ -90,12 +90,12 @@ class FeaturesOnly final : public internal::v1::VerifierService::Service {
   std::unique_ptr<wire::AttachServer> attach;
 
  private:
-  void Serve(verifier::FeatureStream::Stream& stream) {
+  void Serve(verifier::FeaturePusher::Stream& stream) {
     internal::v1::FeatureRequest subscribe;
     if (!stream.Receive(&subscribe, absl::InfiniteFuture()).ok()) return;
     EXPECT_TRUE(subscribe.has_subscribe());
     CheckedStream checked(&stream, limit, narrow_from, ignores_credit);
-    verifier::FeatureStream(&store, &checked).Run();
+    verifier::FeaturePusher(&store, &checked).Run();
   }
 };
 

@@ -163,11 +163,11 @@ TEST_P(RowwiseTest, QkvNormalizesRotatesAndStoresHeads) {
     const TestRows rows({{13, RowMask::kAncestors, {-1, 0, 0, 1}, {3, 1}, {}},
                          {0, RowMask::kCausal, ChainParents(2), {2}, {}}},
                         6, 3);
-    const std::vector<float> kvq = RandomFloats(6 * stride, 5);
+    const std::vector<float> qkv = RandomFloats(6 * stride, 5);
     const std::vector<float> query_norm = RandomFloats(heads.dim, 6);
     const std::vector<float> key_norm = RandomFloats(heads.dim, 7);
     const std::vector<float> rope = RandomFloats(positions * heads.dim, 8);
-    const OnDevice<float> input(kvq), qn(query_norm), kn(key_norm), cs(rope);
+    const OnDevice<float> input(qkv), qn(query_norm), kn(key_norm), cs(rope);
     const size_t cache_size = size_t(pages) * heads.kv * kPageTokens * heads.dim;
     const Typed keys(GetParam(), std::vector<float>(cache_size));
     const Typed values(GetParam(), std::vector<float>(cache_size));
@@ -188,11 +188,11 @@ TEST_P(RowwiseTest, QkvNormalizesRotatesAndStoresHeads) {
     Qkv(args, *stream_);
     Finish();
 
-    std::vector<float> expected_kvq = kvq, expected_keys(cache_size), expected_values(cache_size);
+    std::vector<float> expected_qkv = qkv, expected_keys(cache_size), expected_values(cache_size);
     kernels::QkvArgs oracle;
-    oracle.key = kvq.data();
-    oracle.value = kvq.data() + heads.kv * heads.dim;
-    oracle.query = expected_kvq.data() + 2 * heads.kv * heads.dim;
+    oracle.key = qkv.data();
+    oracle.value = qkv.data() + heads.kv * heads.dim;
+    oracle.query = expected_qkv.data() + 2 * heads.kv * heads.dim;
     oracle.query_norm = heads.normed ? query_norm.data() : nullptr;
     oracle.key_norm = heads.normed ? key_norm.data() : nullptr;
     oracle.rotary_dims = heads.rotated;
@@ -207,7 +207,7 @@ TEST_P(RowwiseTest, QkvNormalizesRotatesAndStoresHeads) {
 
     std::vector<float> expected_query;
     for (int r = 0; r < 6; ++r) {
-      const auto row = expected_kvq.begin() + r * stride + 2 * heads.kv * heads.dim;
+      const auto row = expected_qkv.begin() + r * stride + 2 * heads.kv * heads.dim;
       expected_query.insert(expected_query.end(), row, row + heads.query * heads.dim);
     }
     ExpectClose(query.Read(), expected_query);

@@ -23,8 +23,8 @@ TEST(WorkLimitTest, NoMoreCallsWorkThanAllowed) {
   std::vector<std::thread> calls;
   for (int i = 0; i < 8; ++i) {
     calls.emplace_back([&] {
-      const auto turn = limit.Wait(1, kNever, nullptr);
-      ASSERT_TRUE(turn.ok());
+      const auto permit = limit.Wait(1, kNever, nullptr);
+      ASSERT_TRUE(permit.ok());
       const int now = ++working;
       for (int seen = most; now > seen && !most.compare_exchange_weak(seen, now);) {
       }
@@ -40,7 +40,7 @@ TEST(WorkLimitTest, NoMoreCallsWorkThanAllowed) {
 
 TEST(WorkLimitTest, AWaitEndsAtItsDeadline) {
   WorkLimit limit(1, kBytes);
-  const auto turn = limit.Wait(1, kNever, nullptr);
+  const auto permit = limit.Wait(1, kNever, nullptr);
   const auto late = limit.Wait(1, Clock::Real().Now() + absl::Milliseconds(5), nullptr);
   EXPECT_TRUE(absl::IsDeadlineExceeded(late.status())) << late.status();
   EXPECT_TRUE(absl::IsDeadlineExceeded(limit.Wait(1, Clock::Real().Now(), nullptr).status()));
@@ -48,11 +48,11 @@ TEST(WorkLimitTest, AWaitEndsAtItsDeadline) {
 
 TEST(WorkLimitTest, AWaitEndsWhenTheClientIsGone) {
   WorkLimit limit(1, kBytes);
-  std::optional<absl::StatusOr<WorkLimit::Turn>> turn = limit.Wait(1, kNever, nullptr);
+  std::optional<absl::StatusOr<WorkLimit::Permit>> permit = limit.Wait(1, kNever, nullptr);
   int asked = 0;
   const auto gone = limit.Wait(1, kNever, [&] { return ++asked > 1; });
   EXPECT_TRUE(absl::IsCancelled(gone.status())) << gone.status();
-  turn.reset();
+  permit.reset();
   EXPECT_TRUE(limit.Wait(1, kNever, nullptr).ok());
 }
 
@@ -72,11 +72,11 @@ TEST(WorkLimitTest, ShortTextsDoNotOvertakeALongOne) {
   auto first = limit.Wait(1, kNever, nullptr);
   std::atomic<bool> waits{false}, works{false};
   std::thread long_text([&] {
-    const auto turn = limit.Wait(kBytes, kNever, [&] {
+    const auto permit = limit.Wait(kBytes, kNever, [&] {
       waits = true;
       return false;
     });
-    works = turn.ok();
+    works = permit.ok();
   });
   while (!waits) std::this_thread::yield();
   const auto late = limit.Wait(1, Clock::Real().Now() + absl::Milliseconds(5), nullptr);
@@ -97,14 +97,14 @@ TEST(WorkLimitTest, ACallerWithManyCallsLeavesTurnsToOthers) {
   std::atomic<size_t> waiting{0};
   for (size_t i = 0; i < callers.size(); ++i) {
     calls.emplace_back([&, i] {
-      const auto turn = limit.Wait(
+      const auto permit = limit.Wait(
           1, kNever,
           [&, i] {
             if (waiting == i) ++waiting;
             return false;
           },
           callers[i]);
-      ASSERT_TRUE(turn.ok()) << turn.status();
+      ASSERT_TRUE(permit.ok()) << permit.status();
       order.push_back(callers[i].client);
     });
     while (waiting <= i) std::this_thread::yield();

@@ -8,7 +8,7 @@
 #include "common/base/check.h"
 #include "common/wire/codec.h"
 #include "tests/fuzz/fuzz_target.h"
-#include "verifier_service/features/feature_stream.h"
+#include "verifier_service/features/feature_pusher.h"
 
 namespace bastion::verifier {
 namespace {
@@ -29,7 +29,7 @@ std::shared_ptr<wire::DeviceRingWriter> MakeRing() {
 }
 
 // The drafter. Its requests come from the input; between them, the engine acts as the input says.
-class FuzzedDrafter final : public FeatureStream::Stream {
+class FuzzedDrafter final : public FeaturePusher::Stream {
  public:
   FuzzedDrafter(FuzzInput* input, FeatureStore* store, wire::DeviceRingWriter* ring)
       : input_(input), store_(store), ring_(ring), supports_deadlines_(input->Byte() % 4 != 0) {}
@@ -149,6 +149,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   store.Append({1, 0}, std::string(20 * kRowBytes, 'r'));
   const bool on_device = input.Byte() % 2 != 0;
   FuzzedDrafter drafter(&input, &store, ring.get());
-  FeatureStream(&store, &drafter, on_device ? ring.get() : nullptr).Run();
+  FeaturePusher(&store, &drafter, on_device ? ring.get() : nullptr).Run();
   return 0;
 }

@@ -1,5 +1,5 @@
 // The verifier's end of a feature stream sends no row for which it has no credit.
-#include "verifier_service/features/feature_stream.h"
+#include "verifier_service/features/feature_pusher.h"
 
 #include <atomic>
 #include <deque>
@@ -23,7 +23,7 @@ constexpr int kWidth = 2;
 constexpr size_t kRowBytes = kWidth * sizeof(float);
 
 // A drafter whose requests a test makes, and which keeps the numbers of rows that it gets.
-class ScriptedDrafter final : public FeatureStream::Stream {
+class ScriptedDrafter final : public FeaturePusher::Stream {
  public:
   void Ask(FeatureRequest request) {
     MutexLock lock(&mutex_);
@@ -126,7 +126,7 @@ FeatureRequest Grant(uint64_t follow, int end) {
 }
 
 // The rows are in a ring in GPU memory, or only in the store.
-class FeatureStreamTest : public ::testing::TestWithParam<bool> {
+class FeaturePusherTest : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
     if (GetParam()) {
@@ -137,7 +137,7 @@ class FeatureStreamTest : public ::testing::TestWithParam<bool> {
     store_ = std::make_unique<FeatureStore>(DType::kF32, 1 << 20, ring_);
     store_->Open(kSequence, kWidth);
     AppendRows(kRows);
-    running_ = std::thread([this] { FeatureStream(store_.get(), &drafter_, ring_.get()).Run(); });
+    running_ = std::thread([this] { FeaturePusher(store_.get(), &drafter_, ring_.get()).Run(); });
   }
   void TearDown() override {
     drafter_.Cancel();
@@ -160,7 +160,7 @@ class FeatureStreamTest : public ::testing::TestWithParam<bool> {
   std::thread running_;
 };
 
-TEST_P(FeatureStreamTest, SendsOnlyRowsForWhichItHasCredit) {
+TEST_P(FeaturePusherTest, SendsOnlyRowsForWhichItHasCredit) {
   drafter_.Ask(Follow(1, /*first=*/0, /*end=*/16));
   EXPECT_THAT(drafter_.AwaitRows(16), ElementsAre(16));
   EXPECT_FALSE(drafter_.has_next()) << "rows are missing";
@@ -171,7 +171,7 @@ TEST_P(FeatureStreamTest, SendsOnlyRowsForWhichItHasCredit) {
   EXPECT_TRUE(drafter_.has_next());
 }
 
-TEST_P(FeatureStreamTest, IgnoresGrantsOfEarlierRequestsAndSmallerOnes) {
+TEST_P(FeaturePusherTest, IgnoresGrantsOfEarlierRequestsAndSmallerOnes) {
   drafter_.Ask(Grant(1, 100));
   drafter_.Ask(Follow(2, /*first=*/0, /*end=*/16));
   drafter_.Ask(Grant(1, 100));
@@ -182,13 +182,13 @@ TEST_P(FeatureStreamTest, IgnoresGrantsOfEarlierRequestsAndSmallerOnes) {
       << ::testing::PrintToString(rows);
 }
 
-TEST_P(FeatureStreamTest, SendsADrafterOfVersion4EverythingAtOnce) {
+TEST_P(FeaturePusherTest, SendsADrafterOfVersion4EverythingAtOnce) {
   drafter_.Ask(Follow(1, /*first=*/0, /*end=*/0));
   EXPECT_THAT(drafter_.AwaitRows(kRows), ElementsAre(kRows));
   EXPECT_TRUE(drafter_.has_next());
 }
 
-TEST_P(FeatureStreamTest, RowsThatTheEngineCannotSendFollowLater) {
+TEST_P(FeaturePusherTest, RowsThatTheEngineCannotSendFollowLater) {
   drafter_.Ask(Follow(1, /*first=*/0, /*end=*/100));
   (void)drafter_.AwaitRows(kRows);
   drafter_.ThrowHere();
@@ -199,7 +199,7 @@ TEST_P(FeatureStreamTest, RowsThatTheEngineCannotSendFollowLater) {
 }
 
 // Otherwise a drafter that reads no reply could fill the memory of the verifier.
-TEST_P(FeatureStreamTest, ADrafterThatFollowsTooManySequencesIsDisconnected) {
+TEST_P(FeaturePusherTest, ADrafterThatFollowsTooManySequencesIsDisconnected) {
   drafter_.Hang();
   constexpr uint64_t kTooMany = (1 << 16) + 1;
   for (uint64_t session = 1; session <= kTooMany; ++session) {
@@ -210,7 +210,7 @@ TEST_P(FeatureStreamTest, ADrafterThatFollowsTooManySequencesIsDisconnected) {
   EXPECT_TRUE(drafter_.AwaitCancel());
 }
 
-INSTANTIATE_TEST_SUITE_P(Places, FeatureStreamTest, ::testing::Bool(),
+INSTANTIATE_TEST_SUITE_P(Places, FeaturePusherTest, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "InARing" : "InTheStore"; });
 
 }  // namespace

@@ -1,5 +1,6 @@
-// Pushes the features of followed sequences to one drafter as the engine commits them. By the time
-// the orchestrator requests the next draft, the features have arrived or are on their way.
+// FeaturePusher: pushes the features of followed sequences to one drafter as the engine commits
+// them. By the time the orchestrator requests the next draft, the features have arrived or are on
+// their way.
 //
 // Over shared memory, the committing thread writes the features itself, so no thread has to wake
 // up. Run() sends the rest: rows that did not fit immediately, and all rows over gRPC. A second
@@ -8,8 +9,8 @@
 // are overwritten.
 //
 // The drafter grants credit: it says up to which row it has room. Rows beyond wait in the store.
-#ifndef BASTION_VERIFIER_SERVICE_FEATURES_FEATURE_STREAM_H_
-#define BASTION_VERIFIER_SERVICE_FEATURES_FEATURE_STREAM_H_
+#ifndef BASTION_VERIFIER_SERVICE_FEATURES_FEATURE_PUSHER_H_
+#define BASTION_VERIFIER_SERVICE_FEATURES_FEATURE_PUSHER_H_
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -20,13 +21,13 @@
 
 namespace bastion::verifier {
 
-class FeatureStream {
+class FeaturePusher {
  public:
   using Stream = wire::MessageStream<internal::v1::FeatureReply, internal::v1::FeatureRequest>;
 
   // `ring` is the ring that the drafter has mapped. Null: the drafter gets only bytes.
   // Nor may the drafter let a message wait for longer than `send_limit`.
-  FeatureStream(FeatureStore* store, Stream* stream, const wire::DeviceRingWriter* ring = nullptr,
+  FeaturePusher(FeatureStore* store, Stream* stream, const wire::DeviceRingWriter* ring = nullptr,
                 absl::Duration send_limit = wire::kSendLimit)
       : store_(store), stream_(stream), ring_(ring), send_limit_(send_limit) {}
 
@@ -84,4 +85,4 @@ class FeatureStream {
 
 }  // namespace bastion::verifier
 
-#endif  // BASTION_VERIFIER_SERVICE_FEATURES_FEATURE_STREAM_H_
+#endif  // BASTION_VERIFIER_SERVICE_FEATURES_FEATURE_PUSHER_H_

@@ -1,4 +1,4 @@
-#include "verifier_service/features/feature_stream.h"
+#include "verifier_service/features/feature_pusher.h"
 
 #include <algorithm>
 #include <exception>
@@ -23,7 +23,7 @@ constexpr Position kNoLimit = std::numeric_limits<Position>::max();
 
 }  // namespace
 
-void FeatureStream::Run() {
+void FeaturePusher::Run() {
   std::thread reader([this] { ReadRequests(); });
   // Also if this thread throws, e.g. for lack of memory.
   const auto stop_reading = absl::MakeCleanup([&] {
@@ -43,13 +43,13 @@ void FeatureStream::Run() {
   }
 }
 
-void FeatureStream::ReadRequests() {
+void FeaturePusher::ReadRequests() {
   RunGuarded("a feature stream", [this] { FollowRequests(); });
   MutexLock lock(&mutex_);
   disconnected_ = true;
 }
 
-void FeatureStream::FollowRequests() {
+void FeaturePusher::FollowRequests() {
   internal::v1::FeatureRequest request;
   while (stream_->Receive(&request, absl::InfiniteFuture()).ok()) {
     if (Handle(request) <= kMaxFollowed) continue;
@@ -60,7 +60,7 @@ void FeatureStream::FollowRequests() {
   }
 }
 
-size_t FeatureStream::Handle(const internal::v1::FeatureRequest& request) {
+size_t FeaturePusher::Handle(const internal::v1::FeatureRequest& request) {
   MutexLock lock(&mutex_);
   if (request.has_follow()) {
     const auto& follow = request.follow();
@@ -81,7 +81,7 @@ size_t FeatureStream::Handle(const internal::v1::FeatureRequest& request) {
   return followed_.size();
 }
 
-void FeatureStream::PushFromEngine() {
+void FeaturePusher::PushFromEngine() {
   if (stream_->supports_deadlines() && pushing_.TryLock()) {
     absl::Status pushed;
     try {
@@ -96,7 +96,7 @@ void FeatureStream::PushFromEngine() {
   changed_ = true;
 }
 
-bool FeatureStream::AwaitChange() {
+bool FeaturePusher::AwaitChange() {
   MutexLock lock(&mutex_);
   const auto has_change = [this] {
     mutex_.AssertHeld();
@@ -108,7 +108,7 @@ bool FeatureStream::AwaitChange() {
   return !disconnected_;
 }
 
-absl::Status FeatureStream::PushNew(absl::Duration patience) {
+absl::Status FeaturePusher::PushNew(absl::Duration patience) {
   std::vector<std::pair<SequenceId, Place>> followed;
   {
     MutexLock lock(&mutex_);
@@ -131,7 +131,7 @@ absl::Status FeatureStream::PushNew(absl::Duration patience) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<int> FeatureStream::Fill(SequenceId sequence, const Place& place,
+absl::StatusOr<int> FeaturePusher::Fill(SequenceId sequence, const Place& place,
                                         internal::v1::FeatureReply& reply) {
   if (ring_ != nullptr && place.next >= place.bytes_before) {
     ASSIGN_OR_RETURN(const FeatureStore::Located located,
@@ -156,7 +156,7 @@ absl::StatusOr<int> FeatureStream::Fill(SequenceId sequence, const Place& place,
   return copied.rows;
 }
 
-absl::Status FeatureStream::Push(SequenceId sequence, absl::Duration patience, Place& place,
+absl::Status FeaturePusher::Push(SequenceId sequence, absl::Duration patience, Place& place,
                                  bool& ended) {
   for (;;) {
     internal::v1::FeatureReply reply;
