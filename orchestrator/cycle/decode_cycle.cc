@@ -81,13 +81,13 @@ absl::Status DecodeCycle::Step(const Batch& batch, absl::Span<const PromptChunk>
   }
   const absl::Duration verify_began = clock_->Now();
   StopWatch watch(*clock_);
-  const absl::Duration predicted = costs_->PredictVerify(grown.size, grown.draft_requested);
+  const absl::Duration predicted = costs_->PredictVerify(grown.size, grown.draft.requested);
   verifier_->ExpectVerify(predicted);
   ASSIGN_OR_RETURN(VerifyResult result, verifier_->Verify(forest, taken.items));
   last_.predicted_verify = predicted;
   last_.began = began;
-  last_.draft_began = grown.draft_requested ? grown.draft_began : began;
-  last_.tree_began = grown.draft_requested ? grown.tree_began : began;
+  last_.draft_began = grown.draft.requested ? grown.draft.began : began;
+  last_.tree_began = grown.draft.requested ? grown.draft.ended : began;
   last_.verify_began = verify_began;
   const absl::Duration round_trip = watch.Lap();
   last_.ended = verify_began + round_trip;
@@ -118,24 +118,24 @@ void DecodeCycle::Commit(const Batch& batch, const Prompts& prompts, const Grown
   const TimingTrace& trace = result.trace;
   audit_ = result.audit;
   free_kv_tokens_ = result.free_kv_tokens;
-  if (grown.draft_requested) draft_status_ = grown.draft_status;
+  if (grown.draft.requested) draft_status_ = grown.draft.status;
   CycleRecord record;
   record.rows = trace.rows;
   record.experts = trace.experts;
-  record.stages.draft = grown.times.draft;
+  record.stages.draft = grown.draft.spent;
   // All other time before the verify, so that the stages sum to the cycle.
-  record.stages.tree = last_.verify_began - last_.began - grown.times.draft;
+  record.stages.tree = last_.verify_began - last_.began - grown.draft.spent;
   record.stages += VerifyStages(trace, round_trip);
   record.predicted_verify = last_.predicted_verify;
   // A verifier without room leaves rows out. The prediction was for another call then.
   if (trace.rows == grown.size.rows) {
-    costs_->ObserveVerify(grown.size, grown.draft_requested, trace,
-                          {round_trip, grown.times.tree, grown.planned});
+    costs_->ObserveVerify(grown.size, grown.draft.requested, trace,
+                          {round_trip, grown.tree_time, grown.planned});
   }
   last_.stages = record.stages;
   last_.size = grown.size;
-  last_.drafted = grown.draft_requested;
-  last_.draft_status = grown.draft_status;
+  last_.drafted = grown.draft.requested;
+  last_.draft_status = grown.draft.status;
   last_.rested = !grown.planned;
   last_.accepted = 0;
   last_.plain = costs_->PredictPlain(grown.size);

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "gmock/gmock.h"
-#include "orchestrator/cycle/forced_acceptance.h"
 #include "tests/orchestrator/cycle/decode_cycle_fixture.h"
 
 namespace bastion {
@@ -258,17 +257,6 @@ TEST_F(ConstrainedCycleTest, ForcedTokensThatTheTargetNeverChoosesAreNoLongerVer
     nodes_at_last = nodes;
   }
   EXPECT_LT(3 * nodes_at_last, nodes_at_first);
-}
-
-TEST(ForcedAcceptanceTest, FollowsWhatTheTargetChooses) {
-  ForcedAcceptance acceptance;
-  EXPECT_GT(acceptance.rate(), 0.9);
-  for (int i = 0; i < 500; ++i) acceptance.Observe({.chosen = 1, .replaced = 1});
-  EXPECT_NEAR(acceptance.rate(), 0.5, 0.01);
-  for (int i = 0; i < 500; ++i) acceptance.Observe({.chosen = 4, .replaced = 0});
-  EXPECT_NEAR(acceptance.rate(), 1, 0.01);
-  for (int i = 0; i < 5000; ++i) acceptance.Observe({});
-  EXPECT_NEAR(acceptance.rate(), 1, 0.01) << "nothing was forced";
 }
 
 TEST_F(ConstrainedCycleTest, AnAnswerEndsWhereTheConstraintIsComplete) {
