@@ -66,6 +66,10 @@ class LiveRequest {
   [[nodiscard]] int tokens_left() const;
 
   // ---- decode ----
+  // The request can be part of a forward. REQUIRES: admitted().
+  [[nodiscard]] bool CanRun() const {
+    return !sequence_->done() && CheckClient().ok() && (prompt_left() > 0 || !stalled());
+  }
   // Called when the request is prefilled. Only the first call has an effect: decode time starts.
   void MarkPrefilled();
   // Pushes the output of the last cycle to the stream.
