@@ -16,7 +16,7 @@ PathKind KindOf(bool on_spine, int rank) {
 
 }  // namespace
 
-CalibratedCandidates::CalibratedCandidates(const Candidates& inner,
+CalibratedCandidates::CalibratedCandidates(Candidates& inner,
                                            const AcceptanceCalibration& calibration,
                                            const Trust& trust, double min_value)
     : inner_(inner),
@@ -29,7 +29,7 @@ float CalibratedCandidates::Calibrated(float log_prob, bool on_spine, int rank, 
   return trust_.Apply(std::min(0.0f, log_prob + factor));
 }
 
-CandidateList CalibratedCandidates::After(const DraftTree& tree, NodeIndex node) const {
+CandidateList CalibratedCandidates::After(const DraftTree& tree, NodeIndex node) {
   const CandidateList list = inner_.After(tree, node);
   if (list.size == 0) return {};
   const bool on_spine =
@@ -54,7 +54,7 @@ CandidateList CalibratedCandidates::After(const DraftTree& tree, NodeIndex node)
   return arena_.Store(scored_);
 }
 
-void ObserveChoices(const Candidates& candidates, TokenId root, absl::Span<const TokenId> chosen,
+void ObserveChoices(Candidates& candidates, TokenId root, absl::Span<const TokenId> chosen,
                     AcceptanceCalibration* calibration, Trust* trust) {
   DraftTree path(root);
   bool on_spine = true;

@@ -8,7 +8,7 @@ namespace bastion {
 namespace {
 
 // The probability of `token` after `parent` by `candidates`. 0 if it is not listed.
-double StatedProbability(const Candidates& candidates, const DraftTree& tree, NodeIndex parent,
+double StatedProbability(Candidates& candidates, const DraftTree& tree, NodeIndex parent,
                          TokenId token) {
   const CandidateList list = candidates.After(tree, parent);
   const TokenId* const end = list.tokens + list.size;
@@ -51,8 +51,8 @@ void Reliability::Add(const Reliability& other) {
   after.Add(other.after);
 }
 
-void ObserveReliability(const DraftTree& tree, absl::Span<const TokenId> chosen,
-                        const Candidates* stated, Reliability* reliability) {
+void ObserveReliability(const DraftTree& tree, absl::Span<const TokenId> chosen, Candidates* stated,
+                        Reliability* reliability) {
   std::vector<bool> accepted(static_cast<size_t>(tree.rows()), false);
   accepted[0] = true;
   for (NodeIndex node = 1; node < tree.rows(); ++node) {

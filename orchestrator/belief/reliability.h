@@ -50,8 +50,8 @@ struct Reliability {
 // Counts the nodes of `tree`, whose scores are those of the policy. `chosen` are the tokens that
 // the target chose after the root. `stated` lists the candidates before calibration; null if the
 // policy does not calibrate.
-void ObserveReliability(const DraftTree& tree, absl::Span<const TokenId> chosen,
-                        const Candidates* stated, Reliability* reliability);
+void ObserveReliability(const DraftTree& tree, absl::Span<const TokenId> chosen, Candidates* stated,
+                        Reliability* reliability);
 
 }  // namespace bastion
 

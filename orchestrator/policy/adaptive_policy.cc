@@ -59,7 +59,7 @@ AdaptivePolicy::Pool AdaptivePolicy::Grow(std::unique_ptr<Candidates> candidates
                                           const AcceptanceCalibration& calibration,
                                           const Trust& trust) const {
   Pool pool = {std::move(candidates), DraftTree(root()), {}, BudgetReason::kConfidence};
-  const CalibratedCandidates calibrated(*pool.candidates, calibration, trust, LowestValue());
+  CalibratedCandidates calibrated(*pool.candidates, calibration, trust, LowestValue());
   BestFirst best_first(calibrated, std::min(limits().nodes, 32), &pool.tree);
   const int last = static_cast<int>(min_values_.size()) - 1;
   while (!best_first.exhausted() &&
@@ -94,7 +94,7 @@ std::optional<DraftRound> AdaptivePolicy::PlanFurtherRound() {
   for (NodeIndex node = 1; node < tree.rows(); ++node) {
     const double value = draft_->values[node - 1];
     if (value * children[0] < lowest || tree.depth(node) >= limits().depth) continue;
-    if (draft().After(tree, node).known()) continue;
+    if (draft().Find(tree, node).known()) continue;
     round.paths.push_back(PathOf(tree, node));
     for (const double child : children) {
       if (value * child >= lowest) round.offer.with.Add(value * child);
@@ -116,7 +116,7 @@ void AdaptivePolicy::ObserveChildren(ChildProfile* profile) const {
   }
   for (NodeIndex node = 0; node < tree.rows(); ++node) {
     // The children of an unlikely node are left out of the tree.
-    if (counts[node] > 0 && draft().After(tree, node).known()) profile->Observe(values[node]);
+    if (counts[node] > 0 && draft().Find(tree, node).known()) profile->Observe(values[node]);
   }
 }
 
@@ -161,7 +161,7 @@ GrownTree AdaptivePolicy::FinishTree(int nodes, BudgetReason reason) {
   return grown;
 }
 
-const Candidates* AdaptivePolicy::uncalibrated() const {
+Candidates* AdaptivePolicy::uncalibrated() {
   return offered().has_value() ? offered()->candidates.get() : nullptr;
 }
 

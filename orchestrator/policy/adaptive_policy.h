@@ -50,7 +50,7 @@ class AdaptivePolicy final : public RequestPolicy {
   std::optional<DraftRound> PlanRound() override;
   void OnDraft() override;
   GrownTree FinishTree(int nodes, BudgetReason reason) override;
-  const Candidates* uncalibrated() const override;
+  Candidates* uncalibrated() override;
   void Learn(const GrownTree& grown, absl::Span<const TokenId> chosen) override;
 
   // A round that expands the nodes of the drafted tree whose children can pay; nullopt if there are
@@ -67,9 +67,6 @@ class AdaptivePolicy final : public RequestPolicy {
   void GrowFree();
   // The tree to offer: the drafted one if there is one, else the draft-free one.
   [[nodiscard]] std::optional<Pool>& offered() { return draft_.has_value() ? draft_ : free_; }
-  [[nodiscard]] const std::optional<Pool>& offered() const {
-    return draft_.has_value() ? draft_ : free_;
-  }
 
   Trust draft_trust_, free_trust_;
   RequestBelief belief_;

@@ -10,7 +10,7 @@ class ArRule final : public NamedRule {
  public:
   bool wants_draft() const override { return false; }
   int CandidatesFor(int /*max_nodes*/) const override { return 0; }
-  GrownTree Grow(TokenId root, const Candidates& /*candidates*/, const TreeLimits& /*limits*/,
+  GrownTree Grow(TokenId root, Candidates& /*candidates*/, const TreeLimits& /*limits*/,
                  int /*horizon*/, const CostModel& /*costs*/) const override {
     return {DraftTree(root), BudgetReason::kPolicy};
   }

@@ -40,7 +40,7 @@ double BestThreshold(absl::Span<const AssistedToken> tokens) {
   return best;
 }
 
-GrownTree AssistedRule::Grow(TokenId root, const Candidates& candidates, const TreeLimits& limits,
+GrownTree AssistedRule::Grow(TokenId root, Candidates& candidates, const TreeLimits& limits,
                              int horizon, const CostModel& /*costs*/) const {
   DraftTree tree(root);
   const int longest = std::min({kTokens, candidates.max_depth(), limits.nodes});

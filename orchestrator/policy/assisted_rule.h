@@ -38,7 +38,7 @@ class AssistedRule final : public NamedRule {
 
   int CandidatesFor(int max_nodes) const override { return max_nodes > 0 ? 1 : 0; }
   int max_rounds() const override { return kTokens; }
-  GrownTree Grow(TokenId root, const Candidates& candidates, const TreeLimits& limits, int horizon,
+  GrownTree Grow(TokenId root, Candidates& candidates, const TreeLimits& limits, int horizon,
                  const CostModel& costs) const override;
   std::unique_ptr<NamedRule> ForRequest() const override {
     return std::make_unique<AssistedRule>();

@@ -24,16 +24,16 @@ std::optional<Kind> KindOf(std::string_view word) {
 // may return more than this one asked for.
 class FirstCandidates final : public Candidates {
  public:
-  FirstCandidates(const Candidates& all, int count) : all_(all), count_(count) {}
+  FirstCandidates(Candidates& all, int count) : all_(all), count_(count) {}
   [[nodiscard]] int max_depth() const override { return all_.max_depth(); }
-  [[nodiscard]] CandidateList After(const DraftTree& tree, NodeIndex node) const override {
+  [[nodiscard]] CandidateList After(const DraftTree& tree, NodeIndex node) override {
     CandidateList list = all_.After(tree, node);
     list.size = std::min(list.size, count_);
     return list;
   }
 
  private:
-  const Candidates& all_;
+  Candidates& all_;
   const int count_;
 };
 
@@ -58,7 +58,7 @@ std::unique_ptr<const TreeRule> BastionRule::Parse(std::optional<std::string_vie
   return std::make_unique<BastionRule>(options);
 }
 
-GrownTree GrowToSpeedupStop(TokenId root, const Candidates& candidates, const CycleCost& cost,
+GrownTree GrowToSpeedupStop(TokenId root, Candidates& candidates, const CycleCost& cost,
                             const TreeLimits& limits) {
   DraftTree tree(root);
   BestFirst best_first(candidates, limits.nodes, &tree);
@@ -106,15 +106,15 @@ bool BastionRule::RoundPays(const FurtherRound& round, const CostModel& costs) c
   return longer / more_seconds > length / seconds;
 }
 
-GrownTree BastionRule::Grow(TokenId root, const Candidates& candidates, const TreeLimits& limits,
+GrownTree BastionRule::Grow(TokenId root, Candidates& candidates, const TreeLimits& limits,
                             int /*horizon*/, const CostModel& costs) const {
   TreeLimits own = limits;
   if (options_.nodes.has_value() && *options_.nodes <= limits.nodes) {
     own.nodes = *options_.nodes;
     own.reason = BudgetReason::kPolicy;
   }
-  return GrowToSpeedupStop(root, FirstCandidates(candidates, options_.candidates),
-                           costs.PaperCost(limits.context, options_.estimator), own);
+  FirstCandidates first(candidates, options_.candidates);
+  return GrowToSpeedupStop(root, first, costs.PaperCost(limits.context, options_.estimator), own);
 }
 
 }  // namespace bastion

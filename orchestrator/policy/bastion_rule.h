@@ -49,7 +49,7 @@ class BastionRule final : public NamedRule {
   // is expected to increase Ŝ: if each node gets one child, as likely as first children in the tree
   // so far are on average, for the time of the round and of the rows.
   bool RoundPays(const FurtherRound& round, const CostModel& costs) const override;
-  GrownTree Grow(TokenId root, const Candidates& candidates, const TreeLimits& limits, int horizon,
+  GrownTree Grow(TokenId root, Candidates& candidates, const TreeLimits& limits, int horizon,
                  const CostModel& costs) const override;
 
   [[nodiscard]] const Options& options() const { return options_; }
@@ -59,7 +59,7 @@ class BastionRule final : public NamedRule {
 };
 
 // The rule itself.
-[[nodiscard]] GrownTree GrowToSpeedupStop(TokenId root, const Candidates& candidates,
+[[nodiscard]] GrownTree GrowToSpeedupStop(TokenId root, Candidates& candidates,
                                           const CycleCost& cost, const TreeLimits& limits);
 
 }  // namespace bastion

@@ -27,7 +27,7 @@ class BeamRule final : public NamedRule {
 
   int CandidatesFor(int max_nodes) const override { return std::min(width_, max_nodes); }
   int max_rounds() const override { return depth_; }
-  GrownTree Grow(TokenId root, const Candidates& candidates, const TreeLimits& limits, int horizon,
+  GrownTree Grow(TokenId root, Candidates& candidates, const TreeLimits& limits, int horizon,
                  const CostModel& /*costs*/) const override {
     return Limit(GrowBeam(root, candidates, width_, depth_, limits.nodes), width_ * depth_, limits,
                  horizon);

@@ -29,7 +29,7 @@ class ChainRule final : public NamedRule {
 
   int CandidatesFor(int max_nodes) const override { return std::min(1, max_nodes); }
   int max_rounds() const override { return nodes_.value_or(kDefaultRounds); }
-  GrownTree Grow(TokenId root, const Candidates& candidates, const TreeLimits& limits, int horizon,
+  GrownTree Grow(TokenId root, Candidates& candidates, const TreeLimits& limits, int horizon,
                  const CostModel& /*costs*/) const override {
     const int wanted = nodes_.value_or(horizon);
     return Limit(GrowChain(root, candidates, std::min(wanted, limits.nodes)), wanted, limits,

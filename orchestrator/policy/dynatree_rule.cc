@@ -52,7 +52,7 @@ int DynaTreeRule::CandidatesFor(int max_nodes) const {
   return std::min(shape_.max_branches, max_nodes);
 }
 
-GrownTree DynaTreeRule::Grow(TokenId root, const Candidates& candidates, const TreeLimits& limits,
+GrownTree DynaTreeRule::Grow(TokenId root, Candidates& candidates, const TreeLimits& limits,
                              int horizon, const CostModel& /*costs*/) const {
   DynaTreeShape shape = shape_;
   shape.nodes = std::min(shape.nodes, limits.nodes);

@@ -35,7 +35,7 @@ class DynaTreeRule final : public NamedRule {
   int CandidatesFor(int max_nodes) const override;
   // The nodes are at most max_depth levels below u0, which the first round finds.
   int max_rounds() const override { return shape_.max_depth + 1; }
-  GrownTree Grow(TokenId root, const Candidates& candidates, const TreeLimits& limits, int horizon,
+  GrownTree Grow(TokenId root, Candidates& candidates, const TreeLimits& limits, int horizon,
                  const CostModel& costs) const override;
   std::unique_ptr<NamedRule> ForRequest() const override;
   void Observe(const DraftTree& tree, int accepted) override;

@@ -30,7 +30,7 @@ class FixedRule final : public NamedRule {
   int CandidatesFor(int max_nodes) const override {
     return wants_draft() ? std::min(nodes_, max_nodes) : 0;
   }
-  GrownTree Grow(TokenId root, const Candidates& candidates, const TreeLimits& limits, int horizon,
+  GrownTree Grow(TokenId root, Candidates& candidates, const TreeLimits& limits, int horizon,
                  const CostModel& /*costs*/) const override {
     const int budget = std::min(nodes_, limits.nodes);
     return Limit(GrowBestFirst(root, candidates, budget), nodes_, limits, horizon);

@@ -57,7 +57,7 @@ RequestCandidates::RequestCandidates(const PolicyContext& context)
       prompt_counts_(&context.memory->prompt_counts()),
       prior_(PriorFor(context.policy.prior(), context.memory->inputs())) {}
 
-std::unique_ptr<Candidates> RequestCandidates::FromDraft(const CycleDraft& draft, int depth,
+std::unique_ptr<Candidates> RequestCandidates::FromDraft(CycleDraft& draft, int depth,
                                                          int max_children) const {
   if (!weighs_drafts()) return std::make_unique<DraftCandidates>(draft, depth);
   return std::make_unique<WeightedCandidates>(draft, depth, prior_.has_value() ? &*prior_ : nullptr,
@@ -80,7 +80,7 @@ std::vector<NodeSource> RequestCandidates::SourcesOf(const DraftTree& tree,
       prior_->CollectGains(prior_->TokensBefore(tree, tree.parent(node)), &gains);
       entry = gains.Find(tree.token(node));
     }
-    const double drafted = DraftProbability(draft.After(tree, tree.parent(node)), tree.token(node));
+    const double drafted = DraftProbability(draft.Find(tree, tree.parent(node)), tree.token(node));
     const bool from_draft = entry == nullptr || drafted >= entry->estimate;
     sources.push_back(from_draft ? NodeSource::kDraft : StrongestSource(*entry));
   }

@@ -33,7 +33,7 @@ class RequestCandidates {
 
   // The candidates of a draft. A node lists at most `max_children`; lists of a plain draft are not
   // cut. `draft` must outlive the result.
-  [[nodiscard]] std::unique_ptr<Candidates> FromDraft(const CycleDraft& draft, int depth,
+  [[nodiscard]] std::unique_ptr<Candidates> FromDraft(CycleDraft& draft, int depth,
                                                       int max_children) const;
   // The candidates of the prior alone. REQUIRES: has_prior().
   [[nodiscard]] std::unique_ptr<Candidates> FromPrior(int depth, int max_children) const;

@@ -99,7 +99,7 @@ class RequestPolicy {
   virtual void OnDraft() {}
   [[nodiscard]] virtual GrownTree FinishTree(int nodes, BudgetReason reason) = 0;
   // The candidates of the last tree before calibration. Null if the tree is not calibrated.
-  [[nodiscard]] virtual const Candidates* uncalibrated() const { return nullptr; }
+  [[nodiscard]] virtual Candidates* uncalibrated() { return nullptr; }
   // `chosen` are the tokens that the target chose after the root. The prior does not know them yet.
   virtual void Learn(const GrownTree& grown, absl::Span<const TokenId> chosen) = 0;
 
@@ -109,6 +109,7 @@ class RequestPolicy {
   [[nodiscard]] const TreeLimits& limits() const { return limits_; }
   [[nodiscard]] bool has_room() const { return limits_.nodes > 0 && limits_.depth > 0; }
   // All rounds of this cycle. Empty without a draft, and after a draft that came back empty.
+  [[nodiscard]] CycleDraft& draft() { return draft_; }
   [[nodiscard]] const CycleDraft& draft() const { return draft_; }
   [[nodiscard]] int rounds() const { return rounds_; }  // Rounds of this cycle so far.
 

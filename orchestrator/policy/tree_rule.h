@@ -89,7 +89,7 @@ class NamedRule : public TreeRule {
     return true;
   }
   // `horizon` is the depth that the candidates would have without the depth limit.
-  [[nodiscard]] virtual GrownTree Grow(TokenId root, const Candidates& candidates,
+  [[nodiscard]] virtual GrownTree Grow(TokenId root, Candidates& candidates,
                                        const TreeLimits& limits, int horizon,
                                        const CostModel& costs) const = 0;
   [[nodiscard]] std::unique_ptr<RequestPolicy> NewRequest(const PolicyContext& context) const final;

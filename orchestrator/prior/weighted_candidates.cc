@@ -109,8 +109,7 @@ CandidateList CandidateCache::Insert(const Key& key, absl::Span<const ScoredToke
   return lists_[key] = arena_.Store(merged_);
 }
 
-WeightedCandidates::WeightedCandidates(const CycleDraft& draft, int depth,
-                                       const TransitionPrior* prior,
+WeightedCandidates::WeightedCandidates(CycleDraft& draft, int depth, const TransitionPrior* prior,
                                        const CandidateWeights* weights, int max_children)
     : draft_(draft),
       max_depth_(std::clamp(depth, 0, draft.max_depth())),
@@ -120,7 +119,7 @@ WeightedCandidates::WeightedCandidates(const CycleDraft& draft, int depth,
       cache_(max_children) {}
 
 const WeightedCandidates::DraftScores& WeightedCandidates::DraftScoresAt(
-    const CycleDraft::Place& place, int depth) const {
+    const CycleDraft::Place& place, int depth) {
   DraftScores& scores = draft_scores_[place.index];
   if (scores.ready) return scores;
   scores.ready = true;
@@ -153,7 +152,7 @@ int WeightedCandidates::DraftScores::RankOf(TokenId token) const {
   }
 }
 
-CandidateList WeightedCandidates::After(const DraftTree& tree, NodeIndex node) const {
+CandidateList WeightedCandidates::After(const DraftTree& tree, NodeIndex node) {
   const int depth = tree.depth(node);
   if (depth >= max_depth_) return {};
   const CycleDraft::Place place = draft_.After(tree, node);
@@ -196,7 +195,7 @@ void WeightedCandidates::UpdateWeights(const CycleDraft& draft, const Transition
                                        CandidateWeights* weights) {
   GainList gains;
   for (size_t i = 0; i < chosen.size(); ++i) {
-    const CycleDraft::Place place = draft.After(chosen.subspan(0, i));
+    const CycleDraft::Place place = draft.Find(chosen.subspan(0, i));
     if (!place.known()) break;
     if (prior != nullptr) prior->CollectGains(prior->TokensBefore(chosen.subspan(0, i)), &gains);
     const Choice choice = ChoiceAt(place, gains, chosen[i]);
@@ -206,7 +205,7 @@ void WeightedCandidates::UpdateWeights(const CycleDraft& draft, const Transition
   }
 }
 
-CandidateList PriorCandidates::After(const DraftTree& tree, NodeIndex node) const {
+CandidateList PriorCandidates::After(const DraftTree& tree, NodeIndex node) {
   if (tree.depth(node) >= max_depth_) return {};
   const CandidateCache::Key key = {tree.depth(node), prior_->TokensBefore(tree, node)};
   if (const CandidateList* known = cache_.Find(key)) return *known;

@@ -10,8 +10,7 @@
 // PriorCandidates uses P(x) in place of the drafter's probability q(x). Tokens that the prior has
 // not seen in the context share the rest of the mass.
 //
-// Each node lists only its `max_children` best candidates. Not thread-safe: even the const methods
-// fill a cache.
+// Each node lists only its `max_children` best candidates. Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_PRIOR_WEIGHTED_CANDIDATES_H_
 #define BASTION_ORCHESTRATOR_PRIOR_WEIGHTED_CANDIDATES_H_
 
@@ -55,11 +54,11 @@ class WeightedCandidates final : public Candidates {
  public:
   // Lists candidates for depths below `depth`. `prior` may be null; then only the drafter's weight
   // counts. Owns nothing; all arguments must outlive this object.
-  WeightedCandidates(const CycleDraft& draft, int depth, const TransitionPrior* prior,
+  WeightedCandidates(CycleDraft& draft, int depth, const TransitionPrior* prior,
                      const CandidateWeights* weights, int max_children = 32);
 
   [[nodiscard]] int max_depth() const override { return max_depth_; }
-  [[nodiscard]] CandidateList After(const DraftTree& tree, NodeIndex node) const override;
+  [[nodiscard]] CandidateList After(const DraftTree& tree, NodeIndex node) override;
 
   // Updates `weights` with the target's choices: `chosen` contains the tokens that the target chose
   // after the root, in order. Skips a position whose chosen token is not a candidate, because it
@@ -80,17 +79,17 @@ class WeightedCandidates final : public Candidates {
     [[nodiscard]] int RankOf(TokenId token) const;  // −1 for a token that is not listed.
   };
   // Computed on first use, because most trees do not reach the deep places.
-  [[nodiscard]] const DraftScores& DraftScoresAt(const CycleDraft::Place& place, int depth) const;
+  [[nodiscard]] const DraftScores& DraftScoresAt(const CycleDraft::Place& place, int depth);
 
-  const CycleDraft& draft_;
+  CycleDraft& draft_;
   const int max_depth_;
   const TransitionPrior* const prior_;
   const CandidateWeights* const weights_;
-  mutable std::vector<DraftScores> draft_scores_;  // [places]
-  mutable CandidateCache cache_;
+  std::vector<DraftScores> draft_scores_;  // [places]
+  CandidateCache cache_;
   // Reused between calls of After().
-  mutable GainList gains_;
-  mutable std::vector<ScoredToken> unchanged_, rescored_;
+  GainList gains_;
+  std::vector<ScoredToken> unchanged_, rescored_;
 };
 
 class PriorCandidates final : public Candidates {
@@ -101,7 +100,7 @@ class PriorCandidates final : public Candidates {
       : max_depth_(depth), prior_(prior), weights_(weights), cache_(max_children) {}
 
   [[nodiscard]] int max_depth() const override { return max_depth_; }
-  [[nodiscard]] CandidateList After(const DraftTree& tree, NodeIndex node) const override;
+  [[nodiscard]] CandidateList After(const DraftTree& tree, NodeIndex node) override;
 
   // Updates `weights` with the target's choices, like WeightedCandidates::UpdateWeights.
   static void UpdateWeights(const TransitionPrior& prior, absl::Span<const TokenId> chosen,
@@ -111,10 +110,10 @@ class PriorCandidates final : public Candidates {
   const int max_depth_;
   const TransitionPrior* const prior_;
   const CandidateWeights* const weights_;
-  mutable CandidateCache cache_;
+  CandidateCache cache_;
   // Reused between calls of After().
-  mutable GainList gains_;
-  mutable std::vector<ScoredToken> rescored_;
+  GainList gains_;
+  std::vector<ScoredToken> rescored_;
 };
 
 }  // namespace bastion

@@ -25,7 +25,7 @@ struct Extension {
 // The kept prefixes of a level with their candidates.
 class Level {
  public:
-  Level(const std::vector<Prefix>& kept, const DraftTree& tree, const Candidates& candidates)
+  Level(const std::vector<Prefix>& kept, const DraftTree& tree, Candidates& candidates)
       : kept_(kept) {
     for (const Prefix& prefix : kept) {
       lists_.push_back(candidates.After(tree, prefix.node));
@@ -71,8 +71,7 @@ class Level {
 
 }  // namespace
 
-DraftTree GrowBeam(TokenId root, const Candidates& candidates, int width, int depth,
-                   int max_nodes) {
+DraftTree GrowBeam(TokenId root, Candidates& candidates, int width, int depth, int max_nodes) {
   CHECK_GE(width, 1);
   DraftTree tree(root);
   std::vector<Prefix> kept = {{0, 0.0}};

@@ -19,7 +19,7 @@
 namespace bastion {
 
 // At most `max_nodes` nodes. REQUIRES: width >= 1.
-[[nodiscard]] DraftTree GrowBeam(TokenId root, const Candidates& candidates, int width, int depth,
+[[nodiscard]] DraftTree GrowBeam(TokenId root, Candidates& candidates, int width, int depth,
                                  int max_nodes = std::numeric_limits<int>::max());
 
 }  // namespace bastion

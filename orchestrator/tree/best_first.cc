@@ -8,7 +8,7 @@
 
 namespace bastion {
 
-BestFirst::BestFirst(const Candidates& candidates, int expected_nodes, DraftTree* tree)
+BestFirst::BestFirst(Candidates& candidates, int expected_nodes, DraftTree* tree)
     : candidates_(candidates), tree_(tree) {
   CHECK_EQ(tree->nodes(), 0);
   tree->Reserve(expected_nodes);
@@ -53,7 +53,7 @@ void BestFirst::Offer(Candidate next) {
   std::push_heap(heap_.begin(), heap_.end(), Worse());
 }
 
-DraftTree GrowBestFirst(TokenId root, const Candidates& candidates, int budget) {
+DraftTree GrowBestFirst(TokenId root, Candidates& candidates, int budget) {
   DraftTree tree(root);
   BestFirst best_first(candidates, std::max(budget, 0), &tree);
   while (tree.nodes() < budget && !best_first.exhausted()) best_first.AddNext();

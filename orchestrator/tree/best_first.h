@@ -36,7 +36,7 @@ class BestFirst {
   // Grows `*tree`. Owns neither `*tree` nor `candidates`; both must outlive this object. The first
   // `expected_nodes` nodes are added without allocation; more are allowed. REQUIRES: `*tree` is a
   // root alone.
-  BestFirst(const Candidates& candidates, int expected_nodes, DraftTree* tree);
+  BestFirst(Candidates& candidates, int expected_nodes, DraftTree* tree);
   BestFirst(const BestFirst&) = delete;
   BestFirst& operator=(const BestFirst&) = delete;
 
@@ -74,7 +74,7 @@ class BestFirst {
   // Offers the first child of the node that was added last.
   void OfferChild();
 
-  const Candidates& candidates_;
+  Candidates& candidates_;
   DraftTree* const tree_;
   std::vector<Candidate> heap_;
   uint32_t offered_ = 0;
@@ -84,7 +84,7 @@ class BestFirst {
 
 // The best tree of at most `budget` nodes; fewer when the candidates run out. A negative budget
 // counts as 0.
-[[nodiscard]] DraftTree GrowBestFirst(TokenId root, const Candidates& candidates, int budget);
+[[nodiscard]] DraftTree GrowBestFirst(TokenId root, Candidates& candidates, int budget);
 
 }  // namespace bastion
 

@@ -36,7 +36,7 @@ class Candidates {
   // The candidates for children of `node`; empty if the node cannot have children. The list is
   // valid as long as this object exists. REQUIRES: `node` is in `tree`, and the path to it does not
   // change later.
-  [[nodiscard]] virtual CandidateList After(const DraftTree& tree, NodeIndex node) const = 0;
+  [[nodiscard]] virtual CandidateList After(const DraftTree& tree, NodeIndex node) = 0;
 };
 
 // The drafter's candidates. They are listed for depths below `depth`.
@@ -45,16 +45,16 @@ class DraftCandidates final : public Candidates {
   static constexpr int kAnyDepth = std::numeric_limits<int>::max();
 
   // Does not own `draft`, which must outlive this object.
-  explicit DraftCandidates(const CycleDraft& draft, int depth = kAnyDepth)
+  explicit DraftCandidates(CycleDraft& draft, int depth = kAnyDepth)
       : draft_(&draft), max_depth_(std::clamp(depth, 0, draft.max_depth())) {}
   // The draft of the root alone. Copies `marginals`.
   explicit DraftCandidates(const Marginals& marginals, int depth = kAnyDepth)
-      : owned_(std::make_unique<const CycleDraft>(marginals)),
+      : owned_(std::make_unique<CycleDraft>(marginals)),
         draft_(owned_.get()),
         max_depth_(std::clamp(depth, 0, owned_->max_depth())) {}
 
   [[nodiscard]] int max_depth() const override { return max_depth_; }
-  [[nodiscard]] CandidateList After(const DraftTree& tree, NodeIndex node) const override {
+  [[nodiscard]] CandidateList After(const DraftTree& tree, NodeIndex node) override {
     if (tree.depth(node) >= max_depth_) return {};
     const CycleDraft::Place place = draft_->After(tree, node);
     if (!place.known()) return {};
@@ -65,8 +65,8 @@ class DraftCandidates final : public Candidates {
   }
 
  private:
-  const std::unique_ptr<const CycleDraft> owned_;
-  const CycleDraft* const draft_;
+  const std::unique_ptr<CycleDraft> owned_;
+  CycleDraft* const draft_;
   const int max_depth_;
 };
 

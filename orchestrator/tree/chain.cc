@@ -5,7 +5,7 @@
 
 namespace bastion {
 
-DraftTree GrowChain(TokenId root, const Candidates& candidates, int length,
+DraftTree GrowChain(TokenId root, Candidates& candidates, int length,
                     absl::Span<const double> min_scores) {
   const int max_nodes = std::clamp(length, 0, candidates.max_depth());
   DraftTree tree(root);

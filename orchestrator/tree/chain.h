@@ -14,7 +14,7 @@ namespace bastion {
 // position without a candidate with non-zero probability. It also ends before the n-th node if that
 // node's path score is below min_scores[n − 1]; nodes beyond the end of `min_scores` have no
 // minimum.
-[[nodiscard]] DraftTree GrowChain(TokenId root, const Candidates& candidates, int length,
+[[nodiscard]] DraftTree GrowChain(TokenId root, Candidates& candidates, int length,
                                   absl::Span<const double> min_scores = {});
 
 }  // namespace bastion

@@ -38,17 +38,25 @@ void CycleDraft::Add(absl::Span<const TokenId> path, Marginals marginals) {
   entry(at).marginals = std::move(marginals);
 }
 
-CycleDraft::Place CycleDraft::After(const DraftTree& tree, NodeIndex node) const {
+CycleDraft::Place CycleDraft::Find(const DraftTree& tree, NodeIndex node) const {
   // A block drafter expands the root alone, so the depth decides.
   if (!expands_nodes_) {
     const int depth = tree.depth(node);
     if (depth >= root_positions()) return {};
     return {&root_.marginals, depth, depth};
   }
-  return After(PathOf(tree, node));
+  return Find(PathOf(tree, node));
 }
 
-CycleDraft::Place CycleDraft::After(absl::Span<const TokenId> path) const {
+CycleDraft::Place CycleDraft::After(const DraftTree& tree, NodeIndex node) {
+  if (!expands_nodes_) return Find(tree, node);
+  TreePath path = PathOf(tree, node);
+  const Place place = Find(path);
+  if (!place.known()) missing_.push_back(std::move(path));
+  return place;
+}
+
+CycleDraft::Place CycleDraft::Find(absl::Span<const TokenId> path) const {
   const auto depth = static_cast<int>(path.size());
   Place place;
   int at = 0;
@@ -63,11 +71,10 @@ CycleDraft::Place CycleDraft::After(absl::Span<const TokenId> path) const {
     if (child == children_.end()) break;
     at = child->second;
   }
-  if (!place.known() && expands_nodes_) missing_.emplace_back(path.begin(), path.end());
   return place;
 }
 
-std::vector<TreePath> CycleDraft::TakeMissing() const {
+std::vector<TreePath> CycleDraft::TakeMissing() {
   std::vector<TreePath> missing = std::exchange(missing_, {});
   std::sort(missing.begin(), missing.end());
   missing.erase(std::unique(missing.begin(), missing.end()), missing.end());

@@ -5,7 +5,7 @@
 // A block drafter expands the root alone and predicts P positions. An autoregressive drafter
 // predicts one position per node and expands nodes in several rounds, so that a tree policy learns
 // the children of a node only after it has asked for them. CycleDraft records what was asked for.
-// Not thread-safe: even the const methods record.
+// Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_TREE_CYCLE_DRAFT_H_
 #define BASTION_ORCHESTRATOR_TREE_CYCLE_DRAFT_H_
 
@@ -61,13 +61,14 @@ class CycleDraft {
   }
 
   // The distribution of the children of `node`, from the nearest expanded ancestor that reaches
-  // that far, `node` included. If there is none, but the drafter can expand `node`, records its
-  // path as missing.
-  [[nodiscard]] Place After(const DraftTree& tree, NodeIndex node) const;
-  [[nodiscard]] Place After(absl::Span<const TokenId> path) const;
+  // that far, `node` included.
+  [[nodiscard]] Place Find(const DraftTree& tree, NodeIndex node) const;
+  [[nodiscard]] Place Find(absl::Span<const TokenId> path) const;
+  // The same. If there is none, but the drafter can expand `node`, records its path as missing.
+  [[nodiscard]] Place After(const DraftTree& tree, NodeIndex node);
 
   // The paths that After has recorded as missing since the last call, each once.
-  [[nodiscard]] std::vector<TreePath> TakeMissing() const;
+  [[nodiscard]] std::vector<TreePath> TakeMissing();
 
  private:
   // A node of the trie of paths. Its marginals are empty unless it was expanded.
@@ -88,7 +89,7 @@ class CycleDraft {
   absl::flat_hash_map<std::pair<int, TokenId>, int> children_;  // (entry, token) -> entry
   int places_ = 0;
   bool expands_nodes_ = false;
-  mutable std::vector<TreePath> missing_;
+  std::vector<TreePath> missing_;
 };
 
 }  // namespace bastion

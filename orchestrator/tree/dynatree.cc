@@ -49,7 +49,7 @@ DynaTreeShape FixedTreeShape(int depth, int branches, int nodes) {
           .nodes = nodes};
 }
 
-DraftTree GrowDynaTree(TokenId root, const Candidates& candidates, const DynaTreeShape& shape) {
+DraftTree GrowDynaTree(TokenId root, Candidates& candidates, const DynaTreeShape& shape) {
   ScoredTree grown = {DraftTree(root)};
   const DraftTree& tree = grown.tree;
   AddChildren(0, candidates.After(tree, 0), 1, shape.nodes, &grown);

@@ -41,7 +41,7 @@ struct DynaTreeShape {
 // The same number of branches everywhere, down to `depth`: the paper's fixed tree.
 [[nodiscard]] DynaTreeShape FixedTreeShape(int depth, int branches, int nodes);
 
-[[nodiscard]] DraftTree GrowDynaTree(TokenId root, const Candidates& candidates,
+[[nodiscard]] DraftTree GrowDynaTree(TokenId root, Candidates& candidates,
                                      const DynaTreeShape& shape);
 
 }  // namespace bastion

@@ -16,6 +16,7 @@
 #include "orchestrator/policy/speculation_memory.h"
 #include "orchestrator/profile/verify_profile.h"
 #include "orchestrator/tree/best_first.h"
+#include "tests/support/borrow.h"
 #include "tests/support/ddtree_reference.h"
 #include "tests/support/forwarding_verifier.h"
 #include "tests/support/golden_file.h"
@@ -244,7 +245,8 @@ TEST(DdtreeTreesTest, LargeTreesFromBlocksOf16EqualTheReference) {
       for (const double sharpness : {1.0, 64.0}) {
         const Marginals marginals =
             testing::RandomMarginals(random, /*positions=*/15, budget, edge_case, sharpness);
-        const DraftTree tree = GrowBestFirst(7, DraftCandidates(marginals), budget);
+        const DraftTree tree =
+            GrowBestFirst(7, testing::Borrow(DraftCandidates(marginals)), budget);
         const DraftTree expected = testing::DdtreeReference(7, marginals, budget);
         ASSERT_EQ(tree.tokens(), expected.tokens()) << budget << ", sharpness " << sharpness;
         ASSERT_EQ(tree.parents(), expected.parents()) << budget << ", sharpness " << sharpness;

@@ -18,15 +18,15 @@ class CountedCandidates final : public Candidates {
  public:
   explicit CountedCandidates(const Marginals& marginals) : candidates_(marginals) {}
   [[nodiscard]] int max_depth() const override { return candidates_.max_depth(); }
-  [[nodiscard]] CandidateList After(const DraftTree& tree, NodeIndex node) const override {
+  [[nodiscard]] CandidateList After(const DraftTree& tree, NodeIndex node) override {
     ++looked_at_;
     return candidates_.After(tree, node);
   }
   [[nodiscard]] int looked_at() const { return looked_at_; }
 
  private:
-  const DraftCandidates candidates_;
-  mutable int looked_at_ = 0;
+  DraftCandidates candidates_;
+  int looked_at_ = 0;
 };
 
 TEST(WideBeamStopsStreamsTest, TheLimitOnNodesBoundsTheWork) {
@@ -40,7 +40,7 @@ TEST(WideBeamStopsStreamsTest, TheLimitOnNodesBoundsTheWork) {
   const FixedRule fixed(kLargestPolicyNumber, FixedRule::Source::kDrafter);
   for (const NamedRule* rule :
        std::initializer_list<const NamedRule*>{&beam, &narrow, &chain, &fixed}) {
-    const CountedCandidates candidates(marginals);
+    CountedCandidates candidates(marginals);
     const GrownTree grown = rule->Grow(1, candidates, kLimits, 15, costs);
     EXPECT_GE(grown.tree.nodes(), 15);
     EXPECT_LE(grown.tree.nodes(), kLimits.nodes);

@@ -96,7 +96,8 @@ absl::StatusOr<DraftTree> DistributionChecker::GrowTree(const std::vector<TokenI
   if (drafts.empty() || drafts.front().marginals.empty()) return DraftTree(prompt.back());
   const Marginals& marginals = drafts.front().marginals[0];
   RETURN_IF_ERROR(marginals.Validate(target_.dims.vocabulary));
-  return GrowBestFirst(prompt.back(), DraftCandidates(marginals), check_.tree_nodes);
+  DraftCandidates candidates(marginals);
+  return GrowBestFirst(prompt.back(), candidates, check_.tree_nodes);
 }
 
 absl::StatusOr<std::vector<std::vector<double>>> DistributionChecker::LogProbsOf(

@@ -32,18 +32,18 @@ void Teach(AcceptanceCalibration& calibration, PathKind kind, int depth, double 
 TEST(CalibratedCandidatesTest, WithoutObservationsTheyGrowTheTreeOfTheDraft) {
   std::mt19937 random(1);
   const Marginals marginals = testing::RandomMarginals(random, 8, 16, testing::EdgeCase::kNone, 8);
-  const DraftCandidates draft(marginals);
+  DraftCandidates draft(marginals);
   const AcceptanceCalibration calibration;
-  const CalibratedCandidates calibrated(draft, calibration, Trust(), kLow);
+  CalibratedCandidates calibrated(draft, calibration, Trust(), kLow);
   EXPECT_EQ(GrowBestFirst(kFirst, calibrated, 60), GrowBestFirst(kFirst, draft, 60));
 }
 
 TEST(CalibratedCandidatesTest, PathScoresAreCalibratedValues) {
   const Marginals marginals = MarginalsOf({{0.8, 0.1}, {0.6, 0.2}});
-  const DraftCandidates draft(marginals);
+  DraftCandidates draft(marginals);
   AcceptanceCalibration calibration;
   Teach(calibration, PathKind::kSpine, 1, 0.8, 0.5);
-  const CalibratedCandidates calibrated(draft, calibration, Trust(), kLow);
+  CalibratedCandidates calibrated(draft, calibration, Trust(), kLow);
   const DraftTree tree = GrowBestFirst(kFirst, calibrated, 1);
   EXPECT_EQ(tree.token(1), 0);
   EXPECT_NEAR(std::exp(tree.log_score(1)), 0.5, 0.02);
@@ -51,11 +51,11 @@ TEST(CalibratedCandidatesTest, PathScoresAreCalibratedValues) {
 
 TEST(CalibratedCandidatesTest, ASiblingThatIsRightMoreOftenComesFirst) {
   const Marginals marginals = MarginalsOf({{0.6, 0.3}});
-  const DraftCandidates draft(marginals);
+  DraftCandidates draft(marginals);
   AcceptanceCalibration calibration;
   Teach(calibration, PathKind::kSpine, 1, 0.6, 0.1);
   Teach(calibration, PathKind::kSibling, 1, 0.3, 0.5);
-  const CalibratedCandidates calibrated(draft, calibration, Trust(), kLow);
+  CalibratedCandidates calibrated(draft, calibration, Trust(), kLow);
   EXPECT_EQ(GrowBestFirst(kFirst, calibrated, 1).token(1), 1);
 }
 
@@ -67,8 +67,8 @@ TEST(CalibratedCandidatesTest, ScoresNeverIncreaseInTheOrderOfGrowth) {
   for (int draw = 0; draw < 20; ++draw) {
     const Marginals marginals =
         testing::RandomMarginals(random, 8, 16, testing::EdgeCase::kNone, 6);
-    const DraftCandidates draft(marginals);
-    const CalibratedCandidates calibrated(draft, calibration, Trust(), kLow);
+    DraftCandidates draft(marginals);
+    CalibratedCandidates calibrated(draft, calibration, Trust(), kLow);
     const DraftTree tree = GrowBestFirst(kFirst, calibrated, 100);
     ASSERT_TRUE(tree.Validate(100'000).ok());
     for (NodeIndex i = 2; i < tree.rows(); ++i) EXPECT_LE(tree.log_score(i), tree.log_score(i - 1));
@@ -77,9 +77,9 @@ TEST(CalibratedCandidatesTest, ScoresNeverIncreaseInTheOrderOfGrowth) {
 
 TEST(CalibratedCandidatesTest, LeaveOutNodesBelowTheMinimum) {
   const Marginals marginals = MarginalsOf(Ladder(8, 16, 0.7));
-  const DraftCandidates draft(marginals);
+  DraftCandidates draft(marginals);
   const AcceptanceCalibration calibration;
-  const CalibratedCandidates calibrated(draft, calibration, Trust(), 0.2);
+  CalibratedCandidates calibrated(draft, calibration, Trust(), 0.2);
   const DraftTree tree = GrowBestFirst(kFirst, calibrated, 1000);
   const DraftTree all = GrowBestFirst(kFirst, draft, 1000);
   int valuable = 0;
@@ -90,17 +90,17 @@ TEST(CalibratedCandidatesTest, LeaveOutNodesBelowTheMinimum) {
 
 TEST(CalibratedCandidatesTest, TrustMovesAllCandidatesOfARequest) {
   const Marginals marginals = MarginalsOf({{0.6, 0.3}});
-  const DraftCandidates draft(marginals);
+  DraftCandidates draft(marginals);
   const AcceptanceCalibration calibration;
   Trust trust;
   for (int i = 0; i < 100; ++i) trust.Observe(0.9, false);
-  const CalibratedCandidates calibrated(draft, calibration, trust, kLow);
+  CalibratedCandidates calibrated(draft, calibration, trust, kLow);
   EXPECT_LT(std::exp(GrowBestFirst(kFirst, calibrated, 1).log_score(1)), 0.4);
 }
 
 TEST(ObserveChoicesTest, LearnsAlongTheTargetsPathWhetherOrNotItWasVerified) {
   const Marginals marginals = MarginalsOf({{0.5, 0.4}, {0.5, 0.4}});
-  const DraftCandidates draft(marginals);
+  DraftCandidates draft(marginals);
   AcceptanceCalibration calibration;
   Trust trust;
   // The target always takes the sibling at depth 1, then a token that no candidate predicts.
@@ -119,7 +119,7 @@ TEST(ObserveChoicesTest, LearnsAlongTheTargetsPathWhetherOrNotItWasVerified) {
 
 TEST(ObserveChoicesTest, StopsWhereTheCandidatesEnd) {
   const Marginals marginals = MarginalsOf({{0.5, 0.4}});
-  const DraftCandidates draft(marginals);
+  DraftCandidates draft(marginals);
   AcceptanceCalibration calibration;
   Trust trust;
   ObserveChoices(draft, kFirst, {0, 100, 200}, &calibration, &trust);

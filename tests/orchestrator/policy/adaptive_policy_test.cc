@@ -243,7 +243,9 @@ TEST_F(AdaptivePolicyTest, OffersFurtherRoundsForTheNodesWhoseChildrenCanPay) {
     EXPECT_LE(offer.values[i], i > 0 ? offer.values[i - 1] : 1.0);
   }
   const GrownTree grown = request->Finish(static_cast<int>(offer.values.size()), offer.end);
-  EXPECT_EQ(grown.tree, GrowBestFirst(kRoot, DraftCandidates(oracle.Full(5)), grown.tree.nodes()));
+  CycleDraft full = oracle.Full(5);
+  DraftCandidates candidates(full);
+  EXPECT_EQ(grown.tree, GrowBestFirst(kRoot, candidates, grown.tree.nodes()));
   request->Observe(grown, {{}, kOther});
 }
 

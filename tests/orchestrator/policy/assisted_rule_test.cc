@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "gtest/gtest.h"
+#include "tests/support/borrow.h"
 #include "tests/support/linear_costs.h"
 #include "tests/support/random_marginals.h"
 
@@ -27,7 +28,9 @@ int NodesAfter(const AssistedRule& rule, const std::vector<double>& probabilitie
   for (const double probability : probabilities) all.push_back({probability});
   const Marginals marginals = testing::MarginalsOf(all);
   const CostModel costs = testing::LinearCosts();
-  return rule.Grow(1, DraftCandidates(marginals), kWide, AssistedRule::kTokens, costs).tree.nodes();
+  return rule
+      .Grow(1, testing::Borrow(DraftCandidates(marginals)), kWide, AssistedRule::kTokens, costs)
+      .tree.nodes();
 }
 
 TEST(AssistedRuleTest, DraftsTwentyTokensWhileConfident) {

@@ -7,6 +7,7 @@
 
 #include "gtest/gtest.h"
 #include "orchestrator/tree/best_first.h"
+#include "tests/support/borrow.h"
 #include "tests/support/curve_estimator.h"
 #include "tests/support/linear_costs.h"
 #include "tests/support/random_marginals.h"
@@ -23,7 +24,7 @@ using ::bastion::testing::TileStairs;
 constexpr TokenId kRoot = 7;
 
 GrownTree Grow(const Marginals& marginals, const CycleCost& cost, int max_nodes) {
-  return GrowToSpeedupStop(kRoot, DraftCandidates(marginals), cost,
+  return GrowToSpeedupStop(kRoot, testing::Borrow(DraftCandidates(marginals)), cost,
                            {.nodes = max_nodes, .depth = 100});
 }
 
@@ -68,8 +69,8 @@ TEST(BastionRuleTest, ReportsWhyTheTreeStoppedGrowing) {
 GrownTree GrowRule(const std::string& argument, const Marginals& draft, const TreeLimits& limits) {
   const auto rule = BastionRule::Parse(argument);
   const CostModel costs = testing::LinearCosts();
-  return dynamic_cast<const BastionRule&>(*rule).Grow(kRoot, DraftCandidates(draft), limits,
-                                                      draft.positions, costs);
+  return dynamic_cast<const BastionRule&>(*rule).Grow(
+      kRoot, testing::Borrow(DraftCandidates(draft)), limits, draft.positions, costs);
 }
 
 TEST(BastionRuleTest, ParsesTheEstimatorAndTheOptions) {
@@ -136,7 +137,7 @@ TEST(BastionRuleTest, FindsTheGlobalMaximumOfAConvexCost) {
   std::mt19937 random(1);
   for (int draw = 0; draw < 50; ++draw) {
     const Marginals marginals = RandomMarginals(random, 8, 16, EdgeCase::kNone, 1 + draw % 12);
-    const DraftTree all = GrowBestFirst(kRoot, DraftCandidates(marginals), 127);
+    const DraftTree all = GrowBestFirst(kRoot, testing::Borrow(DraftCandidates(marginals)), 127);
     double length = 1;
     double best = 0;
     int best_nodes = 0;

@@ -9,6 +9,7 @@
 #include "orchestrator/tree/best_first.h"
 #include "orchestrator/tree/chain.h"
 #include "tests/orchestrator/policy/policy_fixture.h"
+#include "tests/support/borrow.h"
 #include "tests/support/dynatree_reference.h"
 #include "tests/support/node_oracle.h"
 
@@ -135,11 +136,11 @@ GrownTree GrowInRounds(RequestPolicy& request, const testing::NodeOracle& oracle
 TEST_F(NamedPolicyTest, RoundsFindTheTreeThatAllExpandedNodesWouldGive) {
   for (uint32_t seed = 0; seed < 30; ++seed) {
     const testing::NodeOracle oracle(seed, 4, 1 + seed % 4 * 4);
-    const CycleDraft all = oracle.Full(6);
+    CycleDraft all = oracle.Full(6);
     int rounds = 0;
     for (const int nodes : {1, 2, 5, 12, 20}) {
       const auto request = Request(absl::StrCat("fixed:", nodes));
-      const DraftTree expected = GrowBestFirst(50, DraftCandidates(all, 5), nodes);
+      const DraftTree expected = GrowBestFirst(50, testing::Borrow(DraftCandidates(all, 5)), nodes);
       bool reaches_end = false;
       for (NodeIndex i = 0; i < expected.rows(); ++i) reaches_end |= expected.depth(i) >= 5;
       if (reaches_end) continue;  // The full draft ends there.
@@ -147,7 +148,7 @@ TEST_F(NamedPolicyTest, RoundsFindTheTreeThatAllExpandedNodesWouldGive) {
       EXPECT_LE(rounds, 6);
     }
     EXPECT_EQ(GrowInRounds(*Request("beam:3x4"), oracle, &rounds).tree,
-              GrowBeam(50, DraftCandidates(all), 3, 4));
+              GrowBeam(50, testing::Borrow(DraftCandidates(all)), 3, 4));
     EXPECT_EQ(rounds, 4);
   }
 }

@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "orchestrator/tree/best_first.h"
 #include "orchestrator/tree/chain.h"
+#include "tests/support/borrow.h"
 #include "tests/support/random_marginals.h"
 #include "tests/support/transition_tables.h"
 
@@ -57,9 +58,10 @@ TEST_F(WeightedCandidatesTest, EqualTheDraftCandidatesWithoutAPrior) {
   std::mt19937 random(1);
   for (const EdgeCase edge_case : {EdgeCase::kNone, EdgeCase::kTies, EdgeCase::kZeroTails}) {
     const Marginals marginals = RandomMarginals(random, 5, 32, edge_case);
-    const CycleDraft draft(marginals);
-    const WeightedCandidates candidates(draft, 5, nullptr, &weights_);
-    const DraftTree expected = GrowBestFirst(kRoot, DraftCandidates(marginals), 40);
+    CycleDraft draft(marginals);
+    WeightedCandidates candidates(draft, 5, nullptr, &weights_);
+    const DraftTree expected =
+        GrowBestFirst(kRoot, testing::Borrow(DraftCandidates(marginals)), 40);
     const DraftTree tree = GrowBestFirst(kRoot, candidates, 40);
     EXPECT_EQ(tree.tokens(), expected.tokens());
     EXPECT_EQ(tree.parents(), expected.parents());
@@ -74,8 +76,8 @@ TEST_F(WeightedCandidatesTest, SiblingsHaveDifferentChildren) {
   const TransitionTable table = TableOf(kLargeVocabulary, {{0, {{101, 50}}}, {1, {{100, 50}}}});
   const TransitionPrior prior = PriorOver(table);
   const Marginals marginals = MarginalsOf({{0.5, 0.4}, {0.45, 0.45}});
-  const CycleDraft draft(marginals);
-  const WeightedCandidates candidates(draft, 2, &prior, &weights_);
+  CycleDraft draft(marginals);
+  WeightedCandidates candidates(draft, 2, &prior, &weights_);
   DraftTree tree(kRoot);
   const NodeIndex zero = tree.Add(0, 0, -1), one = tree.Add(0, 1, -1);
   EXPECT_EQ(candidates.After(tree, zero).tokens[0], 101);
@@ -89,8 +91,8 @@ TEST_F(WeightedCandidatesTest, ThePriorPreservesTheTotalMass) {
   const TransitionPrior prior = PriorOver(table);
   for (int draw = 0; draw < 50; ++draw) {
     const Marginals marginals = RandomMarginals(random, 3, 16, EdgeCase::kZeroTails);
-    const CycleDraft draft(marginals);
-    const WeightedCandidates candidates(draft, 3, &prior, &weights_);
+    CycleDraft draft(marginals);
+    WeightedCandidates candidates(draft, 3, &prior, &weights_);
     const CandidateList list = candidates.After(root_, 0);
     ExpectValid(list);
     const double before = MassOf(DraftCandidates(marginals).After(root_, 0));
@@ -102,8 +104,8 @@ TEST_F(WeightedCandidatesTest, ScoresMatchAHandComputation) {
   const TransitionTable table = TableOf(kLargeVocabulary, {{kRoot, {{1, 10}, {900, 30}}}});
   const TransitionPrior prior = PriorOver(table);
   const Marginals marginals = MarginalsOf({{0.6, 0.2, 0.1}});
-  const CycleDraft draft(marginals);
-  const WeightedCandidates candidates(draft, 1, &prior, &weights_);
+  CycleDraft draft(marginals);
+  WeightedCandidates candidates(draft, 1, &prior, &weights_);
   const CandidateList list = candidates.After(root_, 0);
   ASSERT_EQ(list.size, 4);  // Only the prior proposes 900.
   const CandidateTerms& w = weights_.At(1);
@@ -126,8 +128,8 @@ TEST_F(WeightedCandidatesTest, APositionWithoutCandidatesEndsThePath) {
   const TransitionTable table = TableOf(kLargeVocabulary, {{kRoot, {{1, 10}}}, {0, {{5, 10}}}});
   const TransitionPrior prior = PriorOver(table);
   const Marginals marginals = MarginalsOf({{0.6, 0.4}, {0.0, 0.0}, {0.5, 0.5}});
-  const CycleDraft draft(marginals);
-  const WeightedCandidates candidates(draft, 3, &prior, &weights_);
+  CycleDraft draft(marginals);
+  WeightedCandidates candidates(draft, 3, &prior, &weights_);
   EXPECT_EQ(GrowChain(kRoot, candidates, 3).nodes(), 1);
   EXPECT_EQ(WeightedCandidates(draft, 0, &prior, &weights_).After(root_, 0).size, 0);
 }
@@ -137,8 +139,8 @@ TEST_F(WeightedCandidatesTest, ListsOnlyTheBestCandidates) {
   const TransitionTable table = testing::RandomTable(kLargeVocabulary, 16, 3);
   const TransitionPrior prior = PriorOver(table);
   const Marginals marginals = RandomMarginals(random, 2, 1000);
-  const CycleDraft draft(marginals);
-  const WeightedCandidates candidates(draft, 2, &prior, &weights_);
+  CycleDraft draft(marginals);
+  WeightedCandidates candidates(draft, 2, &prior, &weights_);
   EXPECT_EQ(candidates.After(root_, 0).size, 32);
   EXPECT_EQ(WeightedCandidates(draft, 2, &prior, &weights_, 200).After(root_, 0).size, 200);
   ExpectValid(candidates.After(root_, 0));
@@ -209,8 +211,8 @@ TEST_F(WeightedCandidatesTest, ExtremeScoresStayFinite) {
     WeightedCandidates::UpdateWeights(CycleDraft(marginals), &prior, {cycle % 2 ? 0 : 900},
                                       &weights_);
   }
-  const CycleDraft draft(marginals);
-  const WeightedCandidates candidates(draft, 2, &prior, &weights_);
+  CycleDraft draft(marginals);
+  WeightedCandidates candidates(draft, 2, &prior, &weights_);
   ExpectValid(candidates.After(root_, 0));
   EXPECT_TRUE(std::isfinite(candidates.After(root_, 0).log_scores[0]));
 }
@@ -220,7 +222,7 @@ TEST(PriorCandidatesTest, ScoresAreTheInterpolatedProbabilities) {
   TransitionPrior prior({.vocabulary = 10, .table = &table});
   prior.Append(7);
   const CandidateWeights weights = CandidateWeights::ForPriorAlone();
-  const PriorCandidates candidates(4, &prior, &weights);
+  PriorCandidates candidates(4, &prior, &weights);
   const CandidateList list = candidates.After(DraftTree(7), 0);
   ASSERT_EQ(list.size, 2);
   EXPECT_EQ(list.tokens[0], 1);
@@ -232,7 +234,7 @@ TEST(PriorCandidatesTest, ARepeatedPhraseIsCopied) {
   TransitionPrior prior({.vocabulary = 100});
   for (const TokenId token : {1, 2, 3, 4, 5, 6, 50, 1, 2, 3}) prior.Append(token);
   const CandidateWeights weights = CandidateWeights::ForPriorAlone();
-  const DraftTree chain = GrowChain(3, PriorCandidates(16, &prior, &weights), 4);
+  const DraftTree chain = GrowChain(3, testing::Borrow(PriorCandidates(16, &prior, &weights)), 4);
   EXPECT_EQ(chain.tokens(), (std::vector<TokenId>{3, 4, 5, 6, 50}));
   EXPECT_GT(chain.ExpectedCommittedLength(), 3);
 }
@@ -241,7 +243,7 @@ TEST(PriorCandidatesTest, AnUnknownContextHasNoChildren) {
   TransitionPrior prior({.vocabulary = 100});
   prior.Append(1);
   const CandidateWeights weights = CandidateWeights::ForPriorAlone();
-  EXPECT_EQ(GrowBestFirst(1, PriorCandidates(16, &prior, &weights), 8).nodes(), 0);
+  EXPECT_EQ(GrowBestFirst(1, testing::Borrow(PriorCandidates(16, &prior, &weights)), 8).nodes(), 0);
   EXPECT_EQ(PriorCandidates(0, &prior, &weights).After(DraftTree(1), 0).size, 0);
 }
 
@@ -250,7 +252,7 @@ TEST(PriorCandidatesTest, ARandomTableLosesItsMass) {
   CandidateWeights weights = CandidateWeights::ForPriorAlone();
   TransitionPrior prior({.vocabulary = kLargeVocabulary, .table = &random_gains, .request = false});
   prior.Append(3);
-  const PriorCandidates candidates(4, &prior, &weights);
+  PriorCandidates candidates(4, &prior, &weights);
   const double before = MassOf(candidates.After(DraftTree(3), 0));
   for (TokenId token = 0; token < 400; ++token)
     PriorCandidates::UpdateWeights(prior, {token}, &weights);

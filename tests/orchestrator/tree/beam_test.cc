@@ -7,6 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "orchestrator/tree/best_first.h"
+#include "tests/support/borrow.h"
 #include "tests/support/ddtree_reference.h"
 #include "tests/support/random_marginals.h"
 
@@ -49,7 +50,7 @@ TEST(BeamTest, KeepsTheTwoBestPrefixesOfEachLevel) {
   // Level 1: a .6, b .3. Level 2: ax .3, ay .24, bx .15, by .12. Both nodes kept on level 2
   // are children of a.
   const Marginals marginals = MarginalsOf({{0.6, 0.3, 0.1}, {0.5, 0.4, 0.1}});
-  const DraftTree tree = GrowBeam(kBeamRoot, DraftCandidates(marginals), 2, 2);
+  const DraftTree tree = GrowBeam(kBeamRoot, testing::Borrow(DraftCandidates(marginals)), 2, 2);
   EXPECT_THAT(tree.tokens(), ElementsAre(kBeamRoot, 0, 1, 100, 101));
   EXPECT_THAT(tree.parents(), ElementsAre(kNoNode, 0, 0, 1, 1));
 }
@@ -57,7 +58,7 @@ TEST(BeamTest, KeepsTheTwoBestPrefixesOfEachLevel) {
 TEST(BeamTest, FourByFifteenHasSixtyOneRows) {
   std::mt19937 random(1);
   const Marginals marginals = RandomMarginals(random, 15, 64);
-  EXPECT_EQ(GrowBeam(kBeamRoot, DraftCandidates(marginals), 4, 15).rows(), 61);
+  EXPECT_EQ(GrowBeam(kBeamRoot, testing::Borrow(DraftCandidates(marginals)), 4, 15).rows(), 61);
 }
 
 TEST(BeamTest, EveryLevelHoldsTheBestPrefixesOfItsLength) {
@@ -67,7 +68,8 @@ TEST(BeamTest, EveryLevelHoldsTheBestPrefixesOfItsLength) {
       const Marginals marginals =
           RandomMarginals(random, 1 + draw % 3, 1 + draw / 3 % 3, edge_case);
       for (int width = 1; width <= 4; ++width) {
-        const DraftTree tree = GrowBeam(kBeamRoot, DraftCandidates(marginals), width, 3);
+        const DraftTree tree =
+            GrowBeam(kBeamRoot, testing::Borrow(DraftCandidates(marginals)), width, 3);
         ASSERT_TRUE(tree.Validate(kBeamVocabulary).ok());
         for (int depth = 1; depth <= 3; ++depth) {
           const std::vector<float> level = LevelScores(tree, depth);
@@ -84,7 +86,7 @@ TEST(BeamTest, NeverBeatsBestFirstOfTheSameSize) {
   std::mt19937 random(3);
   for (int draw = 0; draw < 20; ++draw) {
     const Marginals marginals = RandomMarginals(random, 15, 16, EdgeCase::kNone, 6.0);
-    const DraftCandidates candidates(marginals);
+    DraftCandidates candidates(marginals);
     const DraftTree beam = GrowBeam(kBeamRoot, candidates, 4, 15);
     const DraftTree best = GrowBestFirst(kBeamRoot, candidates, beam.nodes());
     EXPECT_LE(beam.ExpectedCommittedLength(), best.ExpectedCommittedLength() + 1e-6);
@@ -94,15 +96,15 @@ TEST(BeamTest, NeverBeatsBestFirstOfTheSameSize) {
 TEST(BeamTest, DepthIsLimitedByThePositions) {
   std::mt19937 random(4);
   const Marginals marginals = RandomMarginals(random, 3, 8);
-  EXPECT_EQ(GrowBeam(kBeamRoot, DraftCandidates(marginals), 2, 99).nodes(), 6);
-  EXPECT_EQ(GrowBeam(kBeamRoot, DraftCandidates(marginals), 2, 0).nodes(), 0);
+  EXPECT_EQ(GrowBeam(kBeamRoot, testing::Borrow(DraftCandidates(marginals)), 2, 99).nodes(), 6);
+  EXPECT_EQ(GrowBeam(kBeamRoot, testing::Borrow(DraftCandidates(marginals)), 2, 0).nodes(), 0);
 }
 
 TEST(BeamTest, ALimitOnNodesKeepsThePrefixOfTheWholeTree) {
   std::mt19937 random(5);
   for (const EdgeCase edge_case : {EdgeCase::kNone, EdgeCase::kTies, EdgeCase::kZeroTails}) {
     const Marginals marginals = RandomMarginals(random, 6, 12, edge_case);
-    const DraftCandidates candidates(marginals);
+    DraftCandidates candidates(marginals);
     for (const int width : {1, 3, 9, 40}) {
       for (const int limit : {0, 1, 2, 5, 17, 500}) {
         DraftTree whole = GrowBeam(kBeamRoot, candidates, width, 6);
@@ -115,12 +117,14 @@ TEST(BeamTest, ALimitOnNodesKeepsThePrefixOfTheWholeTree) {
 
 TEST(BeamTest, EmptyMarginalsGiveTheRootAlone) {
   const Marginals marginals;
-  EXPECT_EQ(GrowBeam(kBeamRoot, DraftCandidates(marginals), 4, 15), DraftTree(kBeamRoot));
+  EXPECT_EQ(GrowBeam(kBeamRoot, testing::Borrow(DraftCandidates(marginals)), 4, 15),
+            DraftTree(kBeamRoot));
 }
 
 TEST(BeamTest, WidthZeroFailsACheck) {
   const Marginals marginals;
-  EXPECT_DEATH((void)GrowBeam(kBeamRoot, DraftCandidates(marginals), 0, 15), "width");
+  EXPECT_DEATH((void)GrowBeam(kBeamRoot, testing::Borrow(DraftCandidates(marginals)), 0, 15),
+               "width");
 }
 
 }  // namespace

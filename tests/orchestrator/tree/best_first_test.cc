@@ -6,6 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/borrow.h"
 #include "tests/support/ddtree_reference.h"
 #include "tests/support/random_marginals.h"
 
@@ -25,7 +26,7 @@ constexpr TokenId kRoot = 7;
 constexpr int kVocabulary = 100000;
 
 DraftTree Grow(const Marginals& marginals, int budget) {
-  return GrowBestFirst(kRoot, DraftCandidates(marginals), budget);
+  return GrowBestFirst(kRoot, testing::Borrow(DraftCandidates(marginals)), budget);
 }
 
 // Tries every prefix-closed set of up to `max_nodes` prefixes and keeps the best Â of each size.
@@ -108,7 +109,7 @@ TEST(BestFirstTest, CandidatesWithZeroProbabilityAreNeverTaken) {
 TEST(BestFirstTest, PeekScorePredictsAddNext) {
   std::mt19937 random(1);
   const Marginals marginals = RandomMarginals(random, 4, 5);
-  const DraftCandidates candidates(marginals);
+  DraftCandidates candidates(marginals);
   DraftTree tree(kRoot);
   BestFirst best_first(candidates, 64, &tree);
   for (int n = 1; n <= 64; ++n) {
@@ -122,7 +123,7 @@ TEST(BestFirstTest, PeekScorePredictsAddNext) {
 
 TEST(BestFirstTest, ReportsWhenExhausted) {
   const Marginals marginals = MarginalsOf({{0.6, 0.4}, {0.6, 0.4}});
-  const DraftCandidates candidates(marginals);
+  DraftCandidates candidates(marginals);
   DraftTree tree(kRoot);
   BestFirst best_first(candidates, 1, &tree);  // Grows beyond the one expected node.
   for (int n = 0; n < 6; ++n) best_first.AddNext();
@@ -135,15 +136,16 @@ TEST(BestFirstTest, RefusesATreeThatHasNodes) {
   const Marginals marginals = MarginalsOf({{0.6, 0.4}});
   DraftTree tree(kRoot);
   tree.Add(0, 1, -1.0f);
-  EXPECT_DEATH(BestFirst(DraftCandidates(marginals), 1, &tree), "nodes");
+  EXPECT_DEATH(BestFirst(testing::Borrow(DraftCandidates(marginals)), 1, &tree), "nodes");
 }
 
 TEST(BestFirstTest, DepthLimitsTheTree) {
   std::mt19937 random(2);
   const Marginals marginals = RandomMarginals(random, 5, 3);
-  EXPECT_EQ(GrowBestFirst(kRoot, DraftCandidates(marginals, 2), 1000).nodes(), 3 + 9);
-  EXPECT_EQ(GrowBestFirst(kRoot, DraftCandidates(marginals, 9), 300).nodes(), 300);
-  EXPECT_EQ(GrowBestFirst(kRoot, DraftCandidates(marginals, -1), 1000).nodes(), 0);
+  EXPECT_EQ(GrowBestFirst(kRoot, testing::Borrow(DraftCandidates(marginals, 2)), 1000).nodes(),
+            3 + 9);
+  EXPECT_EQ(GrowBestFirst(kRoot, testing::Borrow(DraftCandidates(marginals, 9)), 300).nodes(), 300);
+  EXPECT_EQ(GrowBestFirst(kRoot, testing::Borrow(DraftCandidates(marginals, -1)), 1000).nodes(), 0);
 }
 
 struct Case {

@@ -5,6 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "orchestrator/tree/beam.h"
+#include "tests/support/borrow.h"
 #include "tests/support/random_marginals.h"
 
 namespace bastion {
@@ -18,7 +19,7 @@ constexpr TokenId kChainRoot = 7;
 
 TEST(ChainTest, HoldsTheTopTokenOfEveryPosition) {
   const Marginals marginals = MarginalsOf({{0.5, 0.4}, {0.5, 0.2}, {0.25, 0.2}});
-  const DraftTree chain = GrowChain(kChainRoot, DraftCandidates(marginals), 15);
+  const DraftTree chain = GrowChain(kChainRoot, testing::Borrow(DraftCandidates(marginals)), 15);
   EXPECT_THAT(chain.tokens(), ElementsAre(kChainRoot, 0, 100, 200));
   EXPECT_TRUE(chain.IsChain());
   // 1 + 1/2 + 1/4 + 1/16.
@@ -28,7 +29,7 @@ TEST(ChainTest, HoldsTheTopTokenOfEveryPosition) {
 TEST(ChainTest, LengthLimitsTheChain) {
   std::mt19937 random(1);
   const Marginals marginals = RandomMarginals(random, 6, 4);
-  const DraftCandidates candidates(marginals);
+  DraftCandidates candidates(marginals);
   const DraftTree whole = GrowChain(kChainRoot, candidates, 6);
   for (const int length : {-1, 0, 1, 5, 6, 7}) {
     DraftTree expected = whole;
@@ -39,18 +40,19 @@ TEST(ChainTest, LengthLimitsTheChain) {
 
 TEST(ChainTest, EndsWhereAllCandidatesHaveZeroProbability) {
   const Marginals marginals = MarginalsOf({{0.5, 0.4}, {0.0, 0.0}, {0.9, 0.1}});
-  EXPECT_EQ(GrowChain(kChainRoot, DraftCandidates(marginals), 3).nodes(), 1);
+  EXPECT_EQ(GrowChain(kChainRoot, testing::Borrow(DraftCandidates(marginals)), 3).nodes(), 1);
 }
 
 TEST(ChainTest, EmptyMarginalsGiveTheRootAlone) {
   const Marginals marginals;
-  EXPECT_EQ(GrowChain(kChainRoot, DraftCandidates(marginals), 3), DraftTree(kChainRoot));
+  EXPECT_EQ(GrowChain(kChainRoot, testing::Borrow(DraftCandidates(marginals)), 3),
+            DraftTree(kChainRoot));
 }
 
 TEST(ChainTest, EqualsTheBeamOfWidthOne) {
   std::mt19937 random(2);
   const Marginals marginals = RandomMarginals(random, 8, 5);
-  const DraftCandidates candidates(marginals);
+  DraftCandidates candidates(marginals);
   EXPECT_EQ(GrowChain(kChainRoot, candidates, 8), GrowBeam(kChainRoot, candidates, 1, 8));
 }
 

@@ -17,7 +17,7 @@ Marginals SomeMarginals(int positions, uint32_t seed = 1) {
 }
 
 TEST(CycleDraftTest, ABlockDrafterPredictsByDepth) {
-  const CycleDraft draft(SomeMarginals(3));
+  CycleDraft draft(SomeMarginals(3));
   EXPECT_EQ(draft.max_depth(), 3);
   EXPECT_EQ(draft.places(), 3);
   DraftTree tree(7);
@@ -26,7 +26,7 @@ TEST(CycleDraftTest, ABlockDrafterPredictsByDepth) {
   tree.Add(2, 5, -2);
   tree.Add(3, 5, -3);
   for (const NodeIndex node : {0, 1, 2, 3}) {
-    const CycleDraft::Place place = draft.After(tree, node);
+    const CycleDraft::Place place = draft.Find(tree, node);
     ASSERT_TRUE(place.known());
     EXPECT_EQ(place.position, tree.depth(node));
     EXPECT_EQ(place.index, tree.depth(node));
@@ -41,7 +41,7 @@ TEST(CycleDraftTest, TheNearestExpandedAncestorCounts) {
   draft.Add({}, SomeMarginals(3, 1));
   draft.Add(TreePath{5}, SomeMarginals(2, 2));
   EXPECT_EQ(draft.places(), 5);
-  const auto after = [&draft](const TreePath& path) { return draft.After(path); };
+  const auto after = [&draft](const TreePath& path) { return draft.Find(path); };
   EXPECT_EQ(after({}).index, 0);
   EXPECT_EQ(after({5}).index, 3);
   EXPECT_EQ(after({5}).position, 0);
@@ -63,6 +63,7 @@ TEST(CycleDraftTest, RemembersEachMissingPathOnce) {
   EXPECT_FALSE(draft.After(tree, 1).known());
   EXPECT_FALSE(draft.After(tree, 1).known());
   EXPECT_FALSE(draft.After(tree, 2).known());
+  EXPECT_FALSE(draft.Find(TreePath{8, 1}).known());  // Records nothing.
   EXPECT_THAT(draft.TakeMissing(), ElementsAre(TreePath{8}, TreePath{9}));
   EXPECT_THAT(draft.TakeMissing(), IsEmpty());
 }
@@ -77,11 +78,13 @@ TEST(CycleDraftTest, EmptyMarginalsAreNoPrediction) {
 TEST(CycleDraftTest, ClearForgetsEverything) {
   CycleDraft draft(SomeMarginals(3));
   draft.set_expands_nodes(true);
-  (void)draft.After(TreePath{1, 2, 3, 4});
+  DraftTree tree(7);
+  for (NodeIndex node = 0; node < 4; ++node) tree.Add(node, 1, -1);
+  EXPECT_FALSE(draft.After(tree, 4).known());
   draft.Clear();
   EXPECT_TRUE(draft.empty());
   EXPECT_THAT(draft.TakeMissing(), IsEmpty());
-  EXPECT_FALSE(draft.After(TreePath{}).known());
+  EXPECT_FALSE(draft.Find(TreePath{}).known());
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "gmock/gmock.h"
+#include "tests/support/borrow.h"
 #include "tests/support/dynatree_reference.h"
 #include "tests/support/node_oracle.h"
 
@@ -43,14 +44,14 @@ TEST(DynaTreeTest, EqualsALineByLineImplementationOfAlgorithmOne) {
   for (uint32_t seed = 0; seed < 60; ++seed) {
     const double sharpness = 1 + seed % 5 * 3;
     const NodeOracle oracle(seed, 3, sharpness);
-    const CycleDraft draft = oracle.Full(7);
+    CycleDraft draft = oracle.Full(7);
     const DynaTreeShape shape = {.base_depth = 1 + static_cast<int>(seed % 4),
                                  .max_depth = 6,
                                  .stop = seed % 2 == 0 ? 0.01 : 0.1,
                                  .deep = 0.3,
                                  .prune = seed % 3 == 0 ? 0.2 : 0.02,
                                  .nodes = 5 + static_cast<int>(seed)};
-    const DraftTree tree = GrowDynaTree(kPaperRoot, DraftCandidates(draft), shape);
+    const DraftTree tree = GrowDynaTree(kPaperRoot, testing::Borrow(DraftCandidates(draft)), shape);
     EXPECT_EQ(PathsOf(tree),
               DynaTreeReference([&](const TreePath& path) { return oracle.Step(path); },
                                 ArgumentsOf(shape)))
@@ -61,11 +62,12 @@ TEST(DynaTreeTest, EqualsALineByLineImplementationOfAlgorithmOne) {
 
 TEST(DynaTreeTest, TheFixedTreeIsCompleteBelowItsFirstToken) {
   const NodeOracle oracle(1, 3);
-  const CycleDraft draft = oracle.Full(7);
+  CycleDraft draft = oracle.Full(7);
   const DraftTree tree =
-      GrowDynaTree(kPaperRoot, DraftCandidates(draft), FixedTreeShape(5, 2, 256));
+      GrowDynaTree(kPaperRoot, testing::Borrow(DraftCandidates(draft)), FixedTreeShape(5, 2, 256));
   EXPECT_EQ(tree.nodes(), 1 + 2 + 4 + 8 + 16 + 32);
-  const DraftTree cut = GrowDynaTree(kPaperRoot, DraftCandidates(draft), FixedTreeShape(5, 2, 20));
+  const DraftTree cut =
+      GrowDynaTree(kPaperRoot, testing::Borrow(DraftCandidates(draft)), FixedTreeShape(5, 2, 20));
   EXPECT_EQ(cut.nodes(), 20);
 }
 
@@ -91,8 +93,8 @@ CycleDraft Everywhere(const std::vector<double>& probabilities, int depth) {
 TEST(DynaTreeTest, ConfidenceChoosesTheNumberOfBranches) {
   const DynaTreeShape shape = {.base_depth = 1, .max_depth = 1};
   const auto children = [&shape](const std::vector<double>& probabilities) {
-    const CycleDraft draft = Everywhere(probabilities, 2);
-    return GrowDynaTree(kPaperRoot, DraftCandidates(draft), shape).nodes() - 1;
+    CycleDraft draft = Everywhere(probabilities, 2);
+    return GrowDynaTree(kPaperRoot, testing::Borrow(DraftCandidates(draft)), shape).nodes() - 1;
   };
   EXPECT_EQ(children({0.95, 0.03, 0.01, 0.01}), 1);
   EXPECT_EQ(children({0.6, 0.2, 0.1, 0.1}), 2);
@@ -101,7 +103,7 @@ TEST(DynaTreeTest, ConfidenceChoosesTheNumberOfBranches) {
 
 TEST(DynaTreeTest, OnlyLikelyPathsGrowBelowTheBaseDepth) {
   // The path of first tokens keeps 0.8 per level: 0.8, 0.64, 0.51, 0.41, 0.33.
-  const CycleDraft draft = Everywhere({0.8, 0.2}, 6);
+  CycleDraft draft = Everywhere({0.8, 0.2}, 6);
   const DynaTreeShape shape = {.min_branches = 1,
                                .mid_branches = 1,
                                .max_branches = 1,
@@ -110,14 +112,15 @@ TEST(DynaTreeTest, OnlyLikelyPathsGrowBelowTheBaseDepth) {
                                .stop = 0.01,
                                .deep = 0.5};
   // u0 (0.8) is above the base depth. Its child (0.64) and grandchild (0.51) are likely enough.
-  EXPECT_EQ(GrowDynaTree(kPaperRoot, DraftCandidates(draft), shape).nodes(), 4);
+  EXPECT_EQ(GrowDynaTree(kPaperRoot, testing::Borrow(DraftCandidates(draft)), shape).nodes(), 4);
 }
 
 TEST(DynaTreeTest, AsksOnlyForTheNodesThatItExpands) {
   CycleDraft draft;
   draft.set_expands_nodes(true);
   draft.Add({}, testing::MarginalsOf({{0.6, 0.3}}));
-  const DraftTree tree = GrowDynaTree(kPaperRoot, DraftCandidates(draft), DynaTreeShape());
+  const DraftTree tree =
+      GrowDynaTree(kPaperRoot, testing::Borrow(DraftCandidates(draft)), DynaTreeShape());
   EXPECT_EQ(tree.nodes(), 1);  // The second token is not u0.
   EXPECT_THAT(draft.TakeMissing(), ElementsAre(TreePath{0}));
 }

@@ -6,6 +6,7 @@
 #include "orchestrator/prior/weighted_candidates.h"
 #include "orchestrator/tree/beam.h"
 #include "orchestrator/tree/best_first.h"
+#include "tests/support/borrow.h"
 #include "tests/support/random_marginals.h"
 #include "tests/support/transition_tables.h"
 
@@ -24,9 +25,9 @@ CycleDraft Draw(int candidates, double sharpness) {
 // As many candidates as nodes: more would not change the tree (DDTree, Lemma 1).
 void BestFirstNodes(benchmark::State& state) {
   const auto budget = static_cast<int>(state.range(0));
-  const CycleDraft draft = Draw(budget, static_cast<double>(state.range(1)));
+  CycleDraft draft = Draw(budget, static_cast<double>(state.range(1)));
   for (auto _ : state) {
-    benchmark::DoNotOptimize(GrowBestFirst(1, DraftCandidates(draft), budget));
+    benchmark::DoNotOptimize(GrowBestFirst(1, testing::Borrow(DraftCandidates(draft)), budget));
   }
   state.SetItemsProcessed(state.iterations() * budget);
 }
@@ -36,9 +37,9 @@ BENCHMARK(BestFirstNodes)
     ->Unit(benchmark::kMicrosecond);
 
 void Beam4x15(benchmark::State& state) {
-  const CycleDraft draft = Draw(/*candidates=*/256, /*sharpness=*/64);
+  CycleDraft draft = Draw(/*candidates=*/256, /*sharpness=*/64);
   for (auto _ : state) {
-    benchmark::DoNotOptimize(GrowBeam(1, DraftCandidates(draft), 4, kPositions));
+    benchmark::DoNotOptimize(GrowBeam(1, testing::Borrow(DraftCandidates(draft)), 4, kPositions));
   }
 }
 BENCHMARK(Beam4x15)->Unit(benchmark::kMicrosecond);
@@ -64,10 +65,10 @@ struct PriorFixture {
 void WeightedNodes(benchmark::State& state) {
   static const auto* const fixture = new PriorFixture();
   std::mt19937 random(1);
-  const CycleDraft draft(testing::RandomMarginals(random, 7, 64, testing::EdgeCase::kNone, 16));
+  CycleDraft draft(testing::RandomMarginals(random, 7, 64, testing::EdgeCase::kNone, 16));
   const auto budget = static_cast<int>(state.range(0));
   for (auto _ : state) {
-    const WeightedCandidates candidates(draft, 7, &fixture->prior, &fixture->draft_weights);
+    WeightedCandidates candidates(draft, 7, &fixture->prior, &fixture->draft_weights);
     benchmark::DoNotOptimize(GrowBestFirst(1, candidates, budget));
   }
   state.SetItemsProcessed(state.iterations() * budget);
@@ -78,7 +79,7 @@ void PriorNodes(benchmark::State& state) {
   static const auto* const fixture = new PriorFixture();
   const auto budget = static_cast<int>(state.range(0));
   for (auto _ : state) {
-    const PriorCandidates candidates(16, &fixture->prior, &fixture->prior_weights);
+    PriorCandidates candidates(16, &fixture->prior, &fixture->prior_weights);
     benchmark::DoNotOptimize(GrowBestFirst(1, candidates, budget));
   }
   state.SetItemsProcessed(state.iterations() * budget);
