@@ -42,10 +42,19 @@ ServingLoop::ServingLoop(const SchedulerOptions& options, Verifier* verifier, Dr
       queue_(options.max_waiting),
       mask_worker_(MaskThreads()),
       link_(options.link, verifier, drafter,
-            {.on_connect = [this] { OnLinkChange(absl::OkStatus()); },
-             .on_loss = [this](const absl::Status& reason) { OnLinkChange(reason); },
+            {.on_connect =
+                 [this] {
+                   cycle_thread_.AssertHeld();
+                   OnLinkChange(absl::OkStatus());
+                 },
+             .on_loss =
+                 [this](const absl::Status& reason) {
+                   cycle_thread_.AssertHeld();
+                   OnLinkChange(reason);
+                 },
              .on_replace =
                  [this] {
+                   cycle_thread_.AssertHeld();
                    running_.FailAll(ForClient(
                        absl::UnavailableError("the model was replaced; try again later")));
                  }}),
@@ -69,6 +78,7 @@ absl::Status ServingLoop::ReadCosts(CostInquiries::Read read) {
 }
 
 void ServingLoop::Run() {
+  const ThreadRoleScope scope(&cycle_thread_);
   while (RunGuarded()) {
   }
   running_.FailAll(ForClient(absl::UnavailableError("the service is shutting down")));
@@ -120,17 +130,18 @@ bool ServingLoop::RunLoop() {
 }
 
 void ServingLoop::OnLinkChange(const absl::Status& status) {
+  VerifierLink::Engine& engine = *link_.engine();
   if (status.ok()) {
-    running_.set_free_tokens(KvCapacity(link_.engine()->target));
-    TellObserver(observer_, [this](ServingObserver& observer) {
-      if (observer.wants_reliability()) link_.engine()->memory.set_reliability(&reliability_);
+    running_.set_free_tokens(KvCapacity(engine.target));
+    TellObserver(observer_, [this, &engine](ServingObserver& observer) {
+      if (observer.wants_reliability()) engine.memory.set_reliability(&reliability_);
     });
   } else {
     queue_.Pause(status);
   }
   {
     MutexLock lock(&mutex_);
-    stats_.target = link_.engine()->target;
+    stats_.target = engine.target;
     stats_.drafter = link_.drafter();
   }
   // SubmitAll reads the target after this, and clients may submit once `ready` is true.
@@ -149,6 +160,7 @@ bool ServingLoop::AwaitWork() {
 
 void ServingLoop::Admit() {
   const absl::Status opened = admission_.Admit([this](LiveRequest& request) {
+    cycle_thread_.AssertHeld();
     loss_.SetLastCall({.decoding = {&request}, .chunks = {}});
     return link_.engine()->cycle.TryOpen(request.sequence());
   });
@@ -226,9 +238,8 @@ void ServingLoop::Publish(ServedCycle turn) {
     return !request->sequence().status().ok() || request->sequence().starved();
   });
   for (LiveRequest* request : turn.decoding) request->PublishCycle();
-  TellObserver(observer_, [&](ServingObserver& observer) {
-    observer.OnCycle(link_.engine()->cycle.last(), turn);
-  });
+  const CycleSummary& cycle = link_.engine()->cycle.last();
+  TellObserver(observer_, [&](ServingObserver& observer) { observer.OnCycle(cycle, turn); });
   for (const Request& request : running_.all()) {
     if (const int tokens = request->TakeCommitted(); tokens > 0) queue_.Charge(*request, tokens);
   }

@@ -4,8 +4,9 @@
 // it is.
 //
 // It owns the parts that a loop needs: the queue, the link to the verifier with the decode cycle,
-// the running requests, admission.h and verifier_loss.h. Run() is for one thread, the cycle's; the
-// queue, stats() and ReadCosts() are thread-safe.
+// the running requests, admission.h and verifier_loss.h. The thread of Run() is the cycle's thread;
+// clang checks that no other one uses its parts (thread_role.h). Thread-safe, but Run() is called
+// once.
 #ifndef BASTION_ORCHESTRATOR_SCHEDULE_SERVING_LOOP_H_
 #define BASTION_ORCHESTRATOR_SCHEDULE_SERVING_LOOP_H_
 
@@ -15,6 +16,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "common/base/mutex.h"
+#include "common/base/thread_role.h"
 #include "orchestrator/belief/reliability.h"
 #include "orchestrator/cycle/mask_worker.h"
 #include "orchestrator/schedule/admission.h"
@@ -61,31 +63,33 @@ class ServingLoop {
 
  private:
   // Called when the link is established (OK) or lost.
-  void OnLinkChange(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
+  void OnLinkChange(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(cycle_thread_);
   // Runs one loop. Returns false when the scheduler stops.
-  [[nodiscard]] bool RunLoop() ABSL_LOCKS_EXCLUDED(mutex_);
+  [[nodiscard]] bool RunLoop() ABSL_EXCLUSIVE_LOCKS_REQUIRED(cycle_thread_);
   // Runs one loop. An exception, e.g. for lack of memory, is like the loss of the verifier.
-  [[nodiscard]] bool RunGuarded() ABSL_LOCKS_EXCLUDED(mutex_);
+  [[nodiscard]] bool RunGuarded() ABSL_EXCLUSIVE_LOCKS_REQUIRED(cycle_thread_);
 
   // ---- the steps of a loop ----
   // If nothing runs, waits for a request. False when the scheduler stops.
-  [[nodiscard]] bool AwaitWork();
+  [[nodiscard]] bool AwaitWork() ABSL_EXCLUSIVE_LOCKS_REQUIRED(cycle_thread_);
   // Admits requests and opens their sequences.
-  void Admit() ABSL_LOCKS_EXCLUDED(mutex_);
+  void Admit() ABSL_EXCLUSIVE_LOCKS_REQUIRED(cycle_thread_);
   // Runs one forward and publishes the output.
-  void Step() ABSL_LOCKS_EXCLUDED(mutex_);
+  void Step() ABSL_EXCLUSIVE_LOCKS_REQUIRED(cycle_thread_);
   // Chooses the requests of the next forward.
-  [[nodiscard]] ServedCycle PlanTurn();
+  [[nodiscard]] ServedCycle PlanTurn() ABSL_EXCLUSIVE_LOCKS_REQUIRED(cycle_thread_);
   // True if the request can take part in the next forward: it has no constraint, or its mask is
   // ready. Fails a request whose constraint is too complex. `began` is the CPU time of this thread
   // when it began to prepare masks for this forward.
-  [[nodiscard]] bool PrepareMask(LiveRequest& request, absl::Duration began);
+  [[nodiscard]] bool PrepareMask(LiveRequest& request, absl::Duration began)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(cycle_thread_);
   // Runs the cycle.
-  [[nodiscard]] absl::Status RunCycle(const ServedCycle& turn);
+  [[nodiscard]] absl::Status RunCycle(const ServedCycle& turn)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(cycle_thread_);
   // Pushes the output of the cycle, and charges its tokens to the clients.
-  void Publish(ServedCycle turn);
-  void LogDraftStatus();
-  void UpdateStats() ABSL_LOCKS_EXCLUDED(mutex_);
+  void Publish(ServedCycle turn) ABSL_EXCLUSIVE_LOCKS_REQUIRED(cycle_thread_);
+  void LogDraftStatus() ABSL_EXCLUSIVE_LOCKS_REQUIRED(cycle_thread_);
+  void UpdateStats() ABSL_EXCLUSIVE_LOCKS_REQUIRED(cycle_thread_);
 
   const SchedulerOptions options_;
   const std::function<void(bool)> on_ready_;
@@ -93,18 +97,18 @@ class ServingLoop {
   RequestQueue queue_;
   CostInquiries cost_inquiries_;
 
-  // Used only by the cycle's thread.
-  MaskWorker mask_worker_;
-  VerifierLink link_;
-  RunningRequests running_;
-  Admission admission_;
-  VerifierLoss loss_;
-  Reliability reliability_;
-  size_t turn_size_ = 0;  // Requests in the last forward.
+  ThreadRole cycle_thread_;
+  MaskWorker mask_worker_ ABSL_GUARDED_BY(cycle_thread_);
+  VerifierLink link_ ABSL_GUARDED_BY(cycle_thread_);
+  RunningRequests running_ ABSL_GUARDED_BY(cycle_thread_);
+  Admission admission_ ABSL_GUARDED_BY(cycle_thread_);
+  VerifierLoss loss_ ABSL_GUARDED_BY(cycle_thread_);
+  Reliability reliability_ ABSL_GUARDED_BY(cycle_thread_);
+  size_t turn_size_ ABSL_GUARDED_BY(cycle_thread_) = 0;  // Requests in the last forward.
   // Whole trees left too few pages to the prompts of the last forward. The next one has only
   // prompts.
-  bool prompts_alone_ = false;
-  absl::Status last_draft_status_;
+  bool prompts_alone_ ABSL_GUARDED_BY(cycle_thread_) = false;
+  absl::Status last_draft_status_ ABSL_GUARDED_BY(cycle_thread_);
 
   mutable Mutex mutex_;
   SchedulerStats stats_ ABSL_GUARDED_BY(mutex_);
