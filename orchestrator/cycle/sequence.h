@@ -21,6 +21,7 @@
 #include "orchestrator/cost/stage_times.h"
 #include "orchestrator/cycle/answer_constraint.h"
 #include "orchestrator/cycle/mask_worker.h"
+#include "orchestrator/cycle/shared_prompt.h"
 #include "orchestrator/cycle/token_constraint.h"
 #include "orchestrator/cycle/verified_tree.h"
 #include "orchestrator/policy/request_policy.h"
@@ -36,7 +37,7 @@ enum class KeptTrees {
 
 struct DecodeRequest {
   SequenceId id;
-  std::vector<TokenId> prompt;  // At least one token.
+  SharedPrompt prompt;  // At least one token.
   SamplingParams sampling;
   int max_tokens = 0;  // At least one.
   absl::flat_hash_set<TokenId> stop_tokens;

@@ -301,8 +301,9 @@ absl::StatusOr<PreparedRequest> RequestParser::ParseText(const v1::GenerateReque
   for (const auto& [token, text] : special_stops) decode.stop_tokens.insert(token);
   ASSIGN_OR_RETURN(decode.prompt, ParsePrompt(request));
   RETURN_IF_ERROR(SetLimits(request.stop(), model_->config, decode));
-  const ReasoningStart reasoning =
-      request.has_chat() ? ReasoningStartOf(*model_, decode.prompt) : ReasoningStart::kNone;
+  const ReasoningStart reasoning = request.has_chat()
+                                       ? ReasoningStartOf(*model_, decode.prompt.tokens())
+                                       : ReasoningStart::kNone;
   return PreparedRequest{request.request_id(),
                          std::move(decode),
                          std::move(policy),

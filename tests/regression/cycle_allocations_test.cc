@@ -66,7 +66,9 @@ TEST_P(AllocationsTest, ACycleInProcessStaysWithinItsLimit) {
   DecodeCycle cycle(target, &(*stages)->drafter(), &verifier, &costs, &clock);
   DecodeRequest request;
   request.id = {1, 0};
-  for (TokenId token = 100; token < 164; ++token) request.prompt.push_back(token);
+  std::vector<TokenId> prompt;
+  for (TokenId token = 100; token < 164; ++token) prompt.push_back(token);
+  request.prompt = std::move(prompt);
   request.sampling.prompt_tokens = 64;
   request.max_tokens = 300;
   DecodeSequence sequence(

@@ -112,7 +112,9 @@ TEST_P(PreemptionTest, TheTreesAreTheSame) {
     DecodeRequest request;
     request.id = {preempts ? uint64_t{1} : uint64_t{2}, 0};
     // A text that repeats, so that the prior has something to say.
-    for (int i = 0; i < 24; ++i) request.prompt.push_back(i % 6);
+    std::vector<TokenId> prompt;
+    for (int i = 0; i < 24; ++i) prompt.push_back(i % 6);
+    request.prompt = std::move(prompt);
     request.max_tokens = kTokens;
     DecodeSequence sequence(
         std::move(request),

@@ -71,7 +71,7 @@ class Server {
     DecodeRequest request;
     request.id = {next_session_++, 0};
     texts_.SetDrafts(request.id.session, SimulatedDrafts::Calibrated(Ladder(8, 16, 0.7)));
-    request.prompt.assign(prompt, 1);
+    request.prompt = std::vector<TokenId>(prompt, 1);
     request.max_tokens = max_tokens;
     request.latency_target = target;
     return std::make_unique<DecodeSequence>(

@@ -55,7 +55,9 @@ class PaperCostsTest : public ::testing::Test {
     DecodeCycle cycle(*verifier_.Info(), &drafter, &verifier_, &costs_, &clock);
     DecodeRequest request;
     request.id = {++session_, 0};
-    for (int i = 0; i < 100; ++i) request.prompt.push_back(i % testing::kToyVocabulary);
+    std::vector<TokenId> prompt;
+    for (int i = 0; i < 100; ++i) prompt.push_back(i % testing::kToyVocabulary);
+    request.prompt = std::move(prompt);
     request.max_tokens = 30;
     DecodeSequence sequence(std::move(request), Policy::Parse(policy)->NewRequest(
                                                     /*greedy=*/true, &costs_, &memory_));

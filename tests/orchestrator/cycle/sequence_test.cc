@@ -276,7 +276,7 @@ TEST_F(SequenceTest, PenaltiesOnALongTextLimitTheTree) {
   target.max_context = 40000;
   const auto nodes = [&](int tokens, float penalty) {
     DecodeRequest request;
-    request.prompt.assign(tokens + 1, 1);
+    request.prompt = std::vector<TokenId>(tokens + 1, 1);
     request.max_tokens = 1000;
     request.sampling.repetition_penalty = penalty;
     DecodeSequence sequence(std::move(request),

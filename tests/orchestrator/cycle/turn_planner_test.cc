@@ -42,7 +42,7 @@ class TurnPlannerTest : public ::testing::Test {
   void AddPrompt(int rows) {
     DecodeRequest request;
     request.id = {next_session_++, 0};
-    request.prompt.assign(rows + 1, 1);
+    request.prompt = std::vector<TokenId>(rows + 1, 1);
     request.max_tokens = 1;
     Add(std::move(request), "ar", prompts_);
   }
