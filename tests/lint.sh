@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Checks the format of the C++ and CUDA files and runs clang-tidy; see --help.
+# Checks the format of the sources, lints Python and runs clang-tidy; see --help.
 set -euo pipefail
 
 usage() {
   cat <<'END'
 usage: tests/lint.sh [--fix | --tidy [--changed | FILE…]]
 
-Checks all C++ and CUDA files with clang-format. Every difference is an error.
-  --fix     reformats them instead
+Checks all C++ and CUDA files with clang-format, and all Python files with ruff (pyproject.toml). Every
+difference and every finding is an error.
+  --fix     reformats them instead, and mends what ruff can mend
   --tidy    runs clang-tidy (.clang-tidy, every finding is an error) over the given files, or over all .cc
             files outside tests/ that the build compiles without libtorch and CUDA. Only with FILE does it
             find a missing #include, which precompiled headers hide from the builds.
@@ -22,6 +23,8 @@ die() {
 }
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+readonly VENV=build/venv/bin
+
 sources() {
   git ls-files --cached --others --exclude-standard -- '*.cc' '*.h' '*.cu' '*.cuh' | while read -r file; do
     [ ! -e "$file" ] || echo "$file"
@@ -43,6 +46,25 @@ check_format() {
     die "$(wc -l <<<"$offenders") files are not formatted: run tests/lint.sh --fix"
   fi
   echo "lint: $(sources | wc -l) files are formatted"
+}
+
+need_python_tools() {
+  [ -x "$VENV/ruff" ] || die "no $VENV/ruff: run deploy/local/setup.sh"
+}
+
+check_python() {
+  need_python_tools
+  "$VENV/ruff" format --quiet --check || die "Python files are not formatted: run tests/lint.sh --fix"
+  "$VENV/ruff" check --quiet || die "ruff found errors in Python files; see above"
+  echo "lint: Python files are formatted, and ruff found nothing"
+}
+
+fix() {
+  need_clang_format
+  need_python_tools
+  sources | xargs clang-format-14 -i
+  "$VENV/ruff" check --quiet --fix
+  "$VENV/ruff" format --quiet
 }
 
 tidy() {
@@ -82,8 +104,8 @@ tidy() {
 }
 
 case ${1:-} in
-  '') check_format ;;
-  --fix) need_clang_format && sources | xargs clang-format-14 -i ;;
+  '') check_format && check_python ;;
+  --fix) fix ;;
   --tidy) shift && tidy "$@" ;;
   -h | --help) usage ;;
   *) die "unknown argument '$1' (try --help)" ;;
