@@ -50,7 +50,7 @@ def add_answers(arms: dict[str, Arm], prefix: str, results: dict) -> None:
 def rounds(prompts: list, count: int) -> list[list]:
     """Divides the prompts into `count` shares of equal size. With fewer prompts, there are fewer shares, none empty."""
     count = max(1, min(count, len(prompts)))
-    return [prompts[len(prompts) * i // count:len(prompts) * (i + 1) // count] for i in range(count)]
+    return [prompts[len(prompts) * i // count : len(prompts) * (i + 1) // count] for i in range(count)]
 
 
 def ratio(arm: Arm, reference: Arm) -> float:
@@ -76,11 +76,28 @@ def agreement(arm: Arm, reference: Arm) -> float:
 def arms_table(arms: list[Arm], reference: Arm) -> str:
     """The reference comes first. All ratios are relative to it."""
     ordered = [reference, *(arm for arm in arms if arm is not reference)]
-    head = ["engine, policy", "tokens/s, all", "median of prompts", "median ratio to the first", "τ",
-            "same tokens as the first"]
-    return table(head, [[arm.name, number(arm.rate(), 1), number(median(arm.rates()), 1),
-                         number(ratio(arm, reference), 2, "×"), number(arm.tau()),
-                         f"{100 * agreement(arm, reference):.0f} %"] for arm in ordered])
+    head = [
+        "engine, policy",
+        "tokens/s, all",
+        "median of prompts",
+        "median ratio to the first",
+        "τ",
+        "same tokens as the first",
+    ]
+    return table(
+        head,
+        [
+            [
+                arm.name,
+                number(arm.rate(), 1),
+                number(median(arm.rates()), 1),
+                number(ratio(arm, reference), 2, "×"),
+                number(arm.tau()),
+                f"{100 * agreement(arm, reference):.0f} %",
+            ]
+            for arm in ordered
+        ],
+    )
 
 
 def save(path: Path, arms: list[Arm]) -> None:

@@ -50,8 +50,15 @@ class Verdict:
         return FORMATS[self.bar.unit](self.value) + (f" ({self.note})" if self.note else "")
 
     def as_json(self) -> dict:
-        return {"key": self.bar.key, "what": self.bar.what, "required": self.bar.required, "value": self.value,
-                "note": self.note, "measured": self.measured, "verdict": self.outcome}
+        return {
+            "key": self.bar.key,
+            "what": self.bar.what,
+            "required": self.bar.required,
+            "value": self.value,
+            "note": self.note,
+            "measured": self.measured,
+            "verdict": self.outcome,
+        }
 
 
 def measured(value: float, note: str = "") -> dict:

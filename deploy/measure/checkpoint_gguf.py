@@ -13,13 +13,23 @@ from qwen3_forward import theta_of
 
 NAMES = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 LAYER_NAMES = {
-    "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
-    "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm", "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
 }
-TYPES = {"bf16": ("BF16", gguf.GGMLQuantizationType.BF16), "f16": ("F16", gguf.GGMLQuantizationType.F16),
-         "f32": ("F32", gguf.GGMLQuantizationType.F32)}
+TYPES = {
+    "bf16": ("BF16", gguf.GGMLQuantizationType.BF16),
+    "f16": ("F16", gguf.GGMLQuantizationType.F16),
+    "f32": ("F32", gguf.GGMLQuantizationType.F32),
+}
 
 
 def gguf_name(name: str) -> str:

@@ -15,8 +15,16 @@ from pathlib import Path
 
 import numpy as np
 
-STORED_AS = {"BF16": np.uint16, "F16": np.float16, "F32": np.float32, "I64": np.int64, "I32": np.int32,
-             "U64": np.uint64, "U32": np.uint32, "U16": np.uint16}
+STORED_AS = {
+    "BF16": np.uint16,
+    "F16": np.float16,
+    "F32": np.float32,
+    "I64": np.int64,
+    "I32": np.int32,
+    "U64": np.uint64,
+    "U32": np.uint32,
+    "U16": np.uint16,
+}
 
 
 class CheckpointError(Exception):

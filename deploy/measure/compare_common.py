@@ -25,28 +25,56 @@ def make_parser(description: str) -> tuple[ArgumentParser, object]:
     """Returns the parser of a comparison script, and the group for the flags of the other engine."""
     parser = ArgumentParser(description=description, formatter_class=RawDescriptionHelpFormatter)
     what = parser.add_argument_group("models and prompts")
-    what.add_argument("--target", type=Path, default=DEMO / "target", metavar="DIR",
-                      help="folder of the target model. Default: the demo model's")
-    what.add_argument("--drafter", type=Path, default=DEMO / "drafter", metavar="DIR",
-                      help="folder of the drafter. Default: the demo model's")
-    what.add_argument("--prompts", type=Path, default=DEMO / "prompts.jsonl", metavar="FILE",
-                      help='JSON lines of {"id", "text"} or {"id", "token_ids"}. Default: the demo model\'s')
+    what.add_argument(
+        "--target",
+        type=Path,
+        default=DEMO / "target",
+        metavar="DIR",
+        help="folder of the target model. Default: the demo model's",
+    )
+    what.add_argument(
+        "--drafter", type=Path, default=DEMO / "drafter", metavar="DIR", help="folder of the drafter. Default: the demo model's"
+    )
+    what.add_argument(
+        "--prompts",
+        type=Path,
+        default=DEMO / "prompts.jsonl",
+        metavar="FILE",
+        help='JSON lines of {"id", "text"} or {"id", "token_ids"}. Default: the demo model\'s',
+    )
     what.add_argument("--count", type=int, default=32, help="use the first COUNT prompts. Default: 32")
-    what.add_argument("--rounds", type=int, default=4,
-                      help="number of rounds. In each round, all arms answer one share of the prompts. Default: 4")
+    what.add_argument(
+        "--rounds",
+        type=int,
+        default=4,
+        help="number of rounds. In each round, all arms answer one share of the prompts. Default: 4",
+    )
     what.add_argument("--max_new_tokens", type=int, default=64, help="tokens to generate for each prompt. Default: 64")
     ours = parser.add_argument_group("bastion")
-    ours.add_argument("--policies", default="ar,adaptive+prior",
-                      help="comma-separated policies of bastion-bench; ar is plain decoding. Default: ar,adaptive+prior")
+    ours.add_argument(
+        "--policies",
+        default="ar,adaptive+prior",
+        help="comma-separated policies of bastion-bench; ar is plain decoding. Default: ar,adaptive+prior",
+    )
     ours.add_argument("--dtype", default="bf16", help="weights of the target: bf16 or fp32. Default: bf16")
     ours.add_argument("--drafter_dtype", default="auto", help="weights of the drafter. Default: auto")
     theirs = parser.add_argument_group("the other engine")
     both = parser.add_argument_group("machine and files")
     both.add_argument("--threads", type=int, default=2, help="threads of each engine. Default: 2")
-    both.add_argument("--programs", type=Path, default=PROGRAMS, metavar="DIR",
-                      help="folder with bastion-bench and the services. Default: build/release/bin")
-    both.add_argument("--work", type=Path, default=ROOT / "build/compare", metavar="DIR",
-                      help="folder for converted or fetched files. Default: build/compare")
+    both.add_argument(
+        "--programs",
+        type=Path,
+        default=PROGRAMS,
+        metavar="DIR",
+        help="folder with bastion-bench and the services. Default: build/release/bin",
+    )
+    both.add_argument(
+        "--work",
+        type=Path,
+        default=ROOT / "build/compare",
+        metavar="DIR",
+        help="folder for converted or fetched files. Default: build/compare",
+    )
     both.add_argument("--report", type=Path, metavar="FILE", help="JSON file to write all measurements to. Default: none")
     return parser, theirs
 
@@ -61,7 +89,7 @@ def load_prompts(args: Namespace) -> list[Prompt]:
         if not (folder / "config.json").exists():
             raise NotRun(f"{folder} is not a model folder: it has no config.json")
     tokenizer, prompts = None, []
-    for number, line in enumerate(args.prompts.read_text().splitlines()[:args.count], 1):
+    for number, line in enumerate(args.prompts.read_text().splitlines()[: args.count], 1):
         try:
             entry = json.loads(line)
             if "text" in entry:
@@ -85,9 +113,26 @@ class Bastion:
     def bench(self, prompts: list[Prompt], *flags) -> dict:
         """Runs all policies. `flags`: more flags of bastion-bench. Returns its results.json."""
         args = self._args
-        flags = ["--target", args.target, "--drafter", args.drafter, "--policies", args.policies, "--temperature", "0",
-                 "--max_new_tokens", args.max_new_tokens, "--threads", args.threads, "--weights", args.dtype,
-                 "--drafter_weights", args.drafter_dtype, "--ignore_eos", *flags]
+        flags = [
+            "--target",
+            args.target,
+            "--drafter",
+            args.drafter,
+            "--policies",
+            args.policies,
+            "--temperature",
+            "0",
+            "--max_new_tokens",
+            args.max_new_tokens,
+            "--threads",
+            args.threads,
+            "--weights",
+            args.dtype,
+            "--drafter_weights",
+            args.drafter_dtype,
+            "--ignore_eos",
+            *flags,
+        ]
         lines = [json.dumps({"id": prompt.id, "token_ids": prompt.tokens}) for prompt in prompts]
         return self._run.bench("bench", lines, flags)
 
@@ -99,8 +144,9 @@ class Bastion:
     def services(self, *engine) -> Iterator[str]:
         """Runs the three services. Yields the orchestrator's address. `engine`: more flags of verifier and drafter."""
         args = self._args
-        settings = ServiceSettings(args.target, args.drafter, ["--threads", args.threads, *engine], args.dtype,
-                                   args.drafter_dtype)
+        settings = ServiceSettings(
+            args.target, args.drafter, ["--threads", args.threads, *engine], args.dtype, args.drafter_dtype
+        )
         with self._run.services("services", settings) as endpoint:
             yield endpoint
 

@@ -61,8 +61,10 @@ def import_theirs(folder: Path) -> types.SimpleNamespace:
     sys.modules.setdefault("datasets", stand_in)
     sys.path.insert(0, str(folder))  # Their modules import each other by bare names.
     import ddtree
-    import dflash
     import model
+
+    import dflash
+
     return types.SimpleNamespace(torch=torch, transformers=transformers, ddtree=ddtree, dflash=dflash, model=model)
 
 
@@ -78,7 +80,7 @@ class Pair:
     def run(self, method: Callable, prompt: Prompt, **more) -> Answer:
         ids = self.theirs.torch.tensor([prompt.tokens])
         result = method(self.drafter, self.target, ids, self.drafter.mask_token_id, self.limit, stop_token_ids=None, **more)
-        tokens = result.output_ids[0, result.num_input_tokens:].tolist()
+        tokens = result.output_ids[0, result.num_input_tokens :].tolist()
         return Answer(tokens, result.time_per_output_token * result.num_output_tokens, result.decode_rounds)
 
     def plain(self, prompt: Prompt) -> Answer:
@@ -128,10 +130,12 @@ def measure(args: argparse.Namespace, bastion: Bastion, endpoint: str) -> list[A
 
 def main() -> None:
     parser, theirs = make_parser(__doc__)
-    theirs.add_argument("--budgets", default="4,8,16,32,64",
-                        help="comma-separated node budgets of DDTree. Default: 4,8,16,32,64")
-    theirs.add_argument("--hf_dtypes", default="float32,bfloat16",
-                        help="comma-separated dtypes of their models. Default: float32,bfloat16")
+    theirs.add_argument(
+        "--budgets", default="4,8,16,32,64", help="comma-separated node budgets of DDTree. Default: 4,8,16,32,64"
+    )
+    theirs.add_argument(
+        "--hf_dtypes", default="float32,bfloat16", help="comma-separated dtypes of their models. Default: float32,bfloat16"
+    )
     args = parser.parse_args()
     try:
         with bastion_side(args) as bastion:

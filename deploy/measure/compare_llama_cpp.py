@@ -35,8 +35,7 @@ import sys
 from pathlib import Path
 
 from arms import Arm, arms_table
-from compare_common import (INSTALL, Bastion, Prompt, alternate, bastion_side, load_prompts, make_parser, save_report,
-                            take_turns)
+from compare_common import INSTALL, Bastion, Prompt, alternate, bastion_side, load_prompts, make_parser, save_report, take_turns
 from loads import LoadArm, add_levels, loads_table, system_rate
 from runner import Failed, MeasureError
 
@@ -130,11 +129,15 @@ def concurrencies(text: str) -> list[int]:
 
 def main() -> None:
     parser, theirs = make_parser(__doc__)
-    theirs.add_argument("--types", default="bf16,f16",
-                        help="comma-separated types of llama.cpp's weights: bf16, f16, f32. Default: bf16,f16")
-    parser.add_argument("--concurrency", type=concurrencies, metavar="LIST",
-                        help="compare closed loops with these numbers of live requests, e.g. 1,8,32. Default: one request "
-                             "at a time")
+    theirs.add_argument(
+        "--types", default="bf16,f16", help="comma-separated types of llama.cpp's weights: bf16, f16, f32. Default: bf16,f16"
+    )
+    parser.add_argument(
+        "--concurrency",
+        type=concurrencies,
+        metavar="LIST",
+        help="compare closed loops with these numbers of live requests, e.g. 1,8,32. Default: one request at a time",
+    )
     args = parser.parse_args()
     try:
         with bastion_side(args) as bastion:

@@ -32,7 +32,7 @@ LONG = {
     "multi_news": "News:\n{context}\n\nSummarize all news in one page.",
     "triviaqa": "{context}\n\nAnswer the last question like the examples.\n\n{input}",
     "samsum": "{context}\n\nSummarize the last dialogue like the examples.\n\n{input}",
-    "passage_retrieval_en": "{context}\n\nName the paragraph that this abstract summarizes, as \"Paragraph N\".\n\n{input}",
+    "passage_retrieval_en": '{context}\n\nName the paragraph that this abstract summarizes, as "Paragraph N".\n\n{input}',
 }
 
 
@@ -67,8 +67,10 @@ def _live_code(entry: dict) -> list[str]:
 
 
 def _swe_bench(entry: dict) -> list[str]:
-    return [f"This is an issue of the repository {_field(entry, 'repo')}:\n\n{_field(entry, 'problem_statement')}\n\n"
-            "Write a patch that resolves it."]
+    return [
+        f"This is an issue of the repository {_field(entry, 'repo')}:\n\n{_field(entry, 'problem_statement')}\n\n"
+        "Write a patch that resolves it."
+    ]
 
 
 def _long_bench(entry: dict) -> list[str]:
@@ -90,7 +92,9 @@ DATASETS = {
     "gsm8k": Dataset(lambda entry: [MATH.format(_field(entry, "question"))]),
     "math-500": Dataset(lambda entry: [MATH.format(_field(entry, "problem"))], "unique_id"),
     "aime": Dataset(lambda entry: [MATH.format(_field(entry, "problem", "question", "Problem"))], "id"),
-    "humaneval": Dataset(lambda entry: [f"Complete this Python function:\n\n```python\n{_field(entry, 'prompt')}\n```"], "task_id"),
+    "humaneval": Dataset(
+        lambda entry: [f"Complete this Python function:\n\n```python\n{_field(entry, 'prompt')}\n```"], "task_id"
+    ),
     "mbpp": Dataset(lambda entry: [CODE.format(_field(entry, "text", "prompt"))], "task_id"),
     "livecodebench": Dataset(_live_code, "question_id"),
     "swe-bench-lite": Dataset(_swe_bench, "instance_id"),
@@ -104,7 +108,7 @@ MIN_PASSAGE_WORDS = 40
 
 def read_entries(file: Path) -> list[dict]:
     """The objects of a .json or .jsonl file."""
-    with (gzip.open(file, "rt", encoding="utf-8") if file.suffix == ".gz" else open(file, encoding="utf-8")) as stream:
+    with gzip.open(file, "rt", encoding="utf-8") if file.suffix == ".gz" else open(file, encoding="utf-8") as stream:
         text = stream.read()
     try:
         whole = json.loads(text)
@@ -134,8 +138,10 @@ def passages(text: str) -> Iterable[str]:
 def convert(name: str, file: Path) -> list[dict]:
     """The prompts of one file. The ids begin with the name of the dataset."""
     if name in TEXT_DATASETS:
-        return [{"id": f"{name}-{index}", "dataset": name, "text": text}
-                for index, text in enumerate(passages(file.read_text(encoding="utf-8")))]
+        return [
+            {"id": f"{name}-{index}", "dataset": name, "text": text}
+            for index, text in enumerate(passages(file.read_text(encoding="utf-8")))
+        ]
     dataset, prompts = DATASETS[name], []
     for index, entry in enumerate(read_entries(file)):
         label = f"{name}-{entry.get('dataset')}" if name == "longbench" else name
@@ -164,7 +170,7 @@ def main() -> int:
         print(f"convert_prompts: {args.file}: {error}", file=sys.stderr)
         return 1
     if args.count > 0:
-        prompts = prompts[:args.count]
+        prompts = prompts[: args.count]
     if args.no_thinking:
         prompts = [prompt | {"template_args": {"enable_thinking": False}} for prompt in prompts]
     with open(args.out, "a" if args.append else "w", encoding="utf-8") as out:

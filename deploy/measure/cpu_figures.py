@@ -47,8 +47,14 @@ class OtherLoad:
 
 def run_section(name: str, run: CpuRun) -> dict:
     began, load = time.monotonic(), OtherLoad()
-    section = {"why": "", "measured": {}, "numbers": {}, "text": "", "quick": run.quick,
-               "when": time.strftime("%Y-%m-%d %H:%M")}
+    section = {
+        "why": "",
+        "measured": {},
+        "numbers": {},
+        "text": "",
+        "quick": run.quick,
+        "when": time.strftime("%Y-%m-%d %H:%M"),
+    }
     try:
         section |= SECTIONS[name][1](run)
     except NotRun as error:
@@ -63,20 +69,32 @@ def run_section(name: str, run: CpuRun) -> dict:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     what = parser.add_argument_group("what to measure")
-    what.add_argument("--only", default=",".join(SECTIONS), metavar="SECTION,...",
-                      help=f"comma-separated sections. Default: all of {', '.join(SECTIONS)}")
+    what.add_argument(
+        "--only",
+        default=",".join(SECTIONS),
+        metavar="SECTION,...",
+        help=f"comma-separated sections. Default: all of {', '.join(SECTIONS)}",
+    )
     what.add_argument("--quick", action="store_true", help="fewer prompts and tokens: about 7 minutes on two cores")
     what.add_argument("--threads", type=int, default=2, help="threads of each engine. Default: 2")
     files = parser.add_argument_group("files")
     files.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the report and the raw output")
-    files.add_argument("--inflated", type=Path, metavar="DIR",
-                       help="a pair that inflate.py made with --profile cpu-1b. Default: make a pair in OUT/inflated")
-    files.add_argument("--programs", type=Path, default=PROGRAMS, metavar="DIR",
-                       help="folder with bastion-bench and the services. Default: build/release/bin")
+    files.add_argument(
+        "--inflated",
+        type=Path,
+        metavar="DIR",
+        help="a pair that inflate.py made with --profile cpu-1b. Default: make a pair in OUT/inflated",
+    )
+    files.add_argument(
+        "--programs",
+        type=Path,
+        default=PROGRAMS,
+        metavar="DIR",
+        help="folder with bastion-bench and the services. Default: build/release/bin",
+    )
     args = parser.parse_args()
     if unknown := set(args.only.split(",")) - set(SECTIONS):
-        parser.error(f"--only: unknown section {', '.join(sorted(unknown))}; "
-                     f"choose from {', '.join(SECTIONS)}")
+        parser.error(f"--only: unknown section {', '.join(sorted(unknown))}; choose from {', '.join(SECTIONS)}")
     if not plots.is_available():
         parser.error(f"{sys.executable} has no matplotlib: use build/venv/bin/python (created by deploy/local/setup.sh)")
     return args
@@ -100,8 +118,14 @@ def run_sections(run: CpuRun, chosen: list[str], out: Path) -> bool:
 
 def main() -> int:
     args = arguments()
-    run = CpuRun(programs=args.programs.resolve(), raw=args.out / "raw", quick=args.quick, out=args.out, threads=args.threads,
-                 given_pair=args.inflated)
+    run = CpuRun(
+        programs=args.programs.resolve(),
+        raw=args.out / "raw",
+        quick=args.quick,
+        out=args.out,
+        threads=args.threads,
+        given_pair=args.inflated,
+    )
     run.raw.mkdir(parents=True, exist_ok=True)
     try:
         return 0 if run_sections(run, args.only.split(","), args.out) else 1

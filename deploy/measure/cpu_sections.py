@@ -103,8 +103,21 @@ def compare(run: CpuRun, name: str, pair: Path, script: str, *flags) -> list[Arm
         raise NotRun(INSTALL)
     run.program("bastion-bench")
     file = run.raw / f"{name}.json"
-    run.command(name, [COMPARE_PYTHON, ROOT / "deploy/measure" / script, *run.models(pair), "--programs", run.programs,
-                       "--policies", "ar,adaptive,default", "--report", file, *flags])
+    run.command(
+        name,
+        [
+            COMPARE_PYTHON,
+            ROOT / "deploy/measure" / script,
+            *run.models(pair),
+            "--programs",
+            run.programs,
+            "--policies",
+            "ar,adaptive,default",
+            "--report",
+            file,
+            *flags,
+        ],
+    )
     return arms_file.load(file)
 
 
@@ -133,20 +146,27 @@ def machine(run: CpuRun) -> dict:
 
 def inflated(run: CpuRun) -> dict:
     policies = run.pick("ar,chain,fixed:4,fixed:8,fixed:16,bastion,adaptive,default", "ar,fixed:4,adaptive,default")
-    results = run.decode("inflated", run.inflated(), demo_prompts(run.pick(8, 3)), "--policies", policies, "--max_new_tokens",
-                         run.pick(64, 32))
+    results = run.decode(
+        "inflated", run.inflated(), demo_prompts(run.pick(8, 3)), "--policies", policies, "--max_new_tokens", run.pick(64, 32)
+    )
     rows = outputs.policies(results)
     speedup = measured(outputs.row_of(rows, "adaptive")["speedup"])
-    return {"measured": {"inflated.adaptive": speedup, "inflated.adaptive_amx": speedup, "inflated.share": lowest_share(rows)},
-            "numbers": rows, "text": policies_table(rows)}
+    return {
+        "measured": {"inflated.adaptive": speedup, "inflated.adaptive_amx": speedup, "inflated.share": lowest_share(rows)},
+        "numbers": rows,
+        "text": policies_table(rows),
+    }
 
 
 def demo(run: CpuRun) -> dict:
     policies = "ar,chain,fixed:4,fixed:8,fixed:16,bastion,adaptive,default"
     results = run.decode("demo", DEMO, demo_prompts(run.pick(32, 16)), "--policies", policies, "--max_new_tokens", 64)
     rows = outputs.policies(results)
-    return {"measured": {"demo.share": lowest_share(rows), "demo.host": largest_host(rows)}, "numbers": rows,
-            "text": policies_table(rows)}
+    return {
+        "measured": {"demo.share": lowest_share(rows), "demo.host": largest_host(rows)},
+        "numbers": rows,
+        "text": policies_table(rows),
+    }
 
 
 def llama(run: CpuRun) -> dict:
@@ -155,8 +175,20 @@ def llama(run: CpuRun) -> dict:
     for name, pair in pairs(run, text).items():
         count, turns, tokens = sizes[name]
         types = "bf16" if run.quick and name == "inflated" else "bf16,f16"
-        arms = compare(run, f"llama_{name}", pair, "compare_llama_cpp.py", "--types", types, "--count", count, "--rounds",
-                       turns, "--max_new_tokens", tokens)
+        arms = compare(
+            run,
+            f"llama_{name}",
+            pair,
+            "compare_llama_cpp.py",
+            "--types",
+            types,
+            "--count",
+            count,
+            "--rounds",
+            turns,
+            "--max_new_tokens",
+            tokens,
+        )
         reference = next(arm for arm in arms if arm.name == "llama.cpp bf16")
         ours = [arm for arm in arms if arm.name.startswith("bastion")]
         plain = next(arm for arm in ours if arm.name == "bastion ar")
@@ -175,14 +207,19 @@ def ddtree(run: CpuRun) -> dict:
         fetch(ROOT / "build/compare/ddtree")
     except MeasureError as error:
         raise NotRun(str(error)) from error
-    flags = run.pick(["--count", 16, "--rounds", 4],
-                     ["--count", 4, "--rounds", 2, "--max_new_tokens", 48, "--budgets", "4,8,16,32", "--hf_dtypes", "float32"])
+    flags = run.pick(
+        ["--count", 16, "--rounds", 4],
+        ["--count", 4, "--rounds", 2, "--max_new_tokens", 48, "--budgets", "4,8,16,32", "--hf_dtypes", "float32"],
+    )
     arms = compare(run, "ddtree", DEMO, "compare_ddtree.py", *flags)
     reference = max((arm for arm in arms if arm.name.startswith("DDTree")), key=Arm.rate)
     ours = [arm for arm in arms if arm.name.startswith("bastion")]
     local = [arm for arm in ours if arm.name in ("bastion adaptive", "bastion default")]
-    return {"measured": {"ddtree.best": best_ratio(local, reference)}, "text": arms_table(arms, reference),
-            "numbers": {"reference": reference.name, "ratios": {arm.name: ratio(arm, reference) for arm in ours}}}
+    return {
+        "measured": {"ddtree.best": best_ratio(local, reference)},
+        "text": arms_table(arms, reference),
+        "numbers": {"reference": reference.name, "ratios": {arm.name: ratio(arm, reference) for arm in ours}},
+    }
 
 
 def local_and_services(run: CpuRun, carrier: str) -> dict[str, Arm]:
@@ -212,14 +249,24 @@ def through_services(run: CpuRun) -> dict:
 
 def transport(run: CpuRun) -> dict:
     file = run.raw / "transport.json"
-    run.command("transport", [run.program("transport_benchmark"), f"--benchmark_out={file}", "--benchmark_out_format=json",
-                              *run.pick([], ["--benchmark_filter=large:1"])])
+    run.command(
+        "transport",
+        [
+            run.program("transport_benchmark"),
+            f"--benchmark_out={file}",
+            "--benchmark_out_format=json",
+            *run.pick([], ["--benchmark_filter=large:1"]),
+        ],
+    )
     times = outputs.transport_times(json.loads(file.read_text()))
     found = {f"transport.{carrier}": measured(max(p50 for p50, _ in settings.values())) for carrier, settings in times.items()}
     cell = lambda pair: f"{pair[0]:.0f} / {pair[1]:.0f}"  # noqa: E731
     rows = [[name, cell(times["inline"][name]), cell(times["shared"][name])] for name in times["inline"]]
-    head = ["features (rows × F), marginals (P × K); compute time of each engine", "gRPC p50 / p99 µs",
-            "shared memory p50 / p99 µs"]
+    head = [
+        "features (rows × F), marginals (P × K); compute time of each engine",
+        "gRPC p50 / p99 µs",
+        "shared memory p50 / p99 µs",
+    ]
     return {"measured": found, "numbers": times, "text": table(head, rows)}
 
 
@@ -229,8 +276,11 @@ def startup(run: CpuRun) -> dict:
         began = time.perf_counter()
         with run.services("startup", settings):
             seconds.append(time.perf_counter() - began)
-    return {"measured": {"startup.seconds": measured(median(seconds))}, "numbers": seconds,
-            "text": "Seconds until `bastionctl health` succeeds: " + ", ".join(f"{value:.2f}" for value in seconds)}
+    return {
+        "measured": {"startup.seconds": measured(median(seconds))},
+        "numbers": seconds,
+        "text": "Seconds until `bastionctl health` succeeds: " + ", ".join(f"{value:.2f}" for value in seconds),
+    }
 
 
 def counts(run: CpuRun) -> dict:
@@ -242,25 +292,42 @@ def counts(run: CpuRun) -> dict:
     if tests is None:
         raise run.failure("counts", program, status)
     found, units = outputs.cycle_counts(printed.read_text()), ["allocations", "bytes", "instructions"]
-    rows = [[policy, *(f"{counted[unit]:g}" if unit in counted else "–" for unit in units)]
-            for policy, counted in found.items()]
-    return {"measured": {"counts.failed": measured(outputs.test_counts(tests)["failed"])}, "numbers": found,
-            "text": table(["policy, a cycle", *units], rows)}
+    rows = [
+        [policy, *(f"{counted[unit]:g}" if unit in counted else "–" for unit in units)] for policy, counted in found.items()
+    ]
+    return {
+        "measured": {"counts.failed": measured(outputs.test_counts(tests)["failed"])},
+        "numbers": found,
+        "text": table(["policy, a cycle", *units], rows),
+    }
 
 
 def int8(run: CpuRun) -> dict:
     prompts = demo_prompts(run.pick(32, 8))
     (run.raw / "rounding.jsonl").write_text("\n".join(prompts) + "\n")
-    said = run.output("rounding", [run.program("bastion-bench"), "--rounding", *run.models(DEMO), "--prompts",
-                                   run.raw / "rounding.jsonl", "--max_new_tokens", 64])
+    said = run.output(
+        "rounding",
+        [
+            run.program("bastion-bench"),
+            "--rounding",
+            *run.models(DEMO),
+            "--prompts",
+            run.raw / "rounding.jsonl",
+            "--max_new_tokens",
+            64,
+        ],
+    )
     arms: dict[str, Arm] = {}
     for index, share in enumerate(rounds(prompts, 4)):
         for dtype in ("bf16", "int8") if index % 2 == 0 else ("int8", "bf16"):
             add_answers(arms, dtype, run.decode(f"int8_{dtype}_{index}", DEMO, share, "--policies", "ar", "--weights", dtype))
     value = ratio(arms["int8 ar"], arms["bf16 ar"])
-    return {"measured": {}, "numbers": {"ratio": value},
-            "text": f"{said.strip()}\n\nPlain decoding in int8, relative to bf16: {value:.2f}× "
-                    f"({arms['int8 ar'].rate():.0f} and {arms['bf16 ar'].rate():.0f} tokens/s)."}
+    return {
+        "measured": {},
+        "numbers": {"ratio": value},
+        "text": f"{said.strip()}\n\nPlain decoding in int8, relative to bf16: {value:.2f}× "
+        f"({arms['int8 ar'].rate():.0f} and {arms['bf16 ar'].rate():.0f} tokens/s).",
+    }
 
 
 # By name: the title, and the function.

@@ -22,10 +22,21 @@ BARS = [
     Bar("decode", "plain step, Qwen3-8B shape: share of the bandwidth bound", 0.80, "%", needs=FULL_SHAPE),
     Bar("attention_long", "attention, 32 rows after 32768 tokens: share of the memory bandwidth", 0.70, "%"),
     Bar("attention_short", "attention, 32 rows after 2048 tokens: time of one layer", 9.0, "µs", at_most=True),
-    Bar("verify", "verify of 64 rows, relative to one row, Qwen3-8B shape after 2048 tokens", 1.15, "×", at_most=True,
-        needs=FULL_SHAPE),
-    Bar("adaptive", "`adaptive`, relative to the best of `bastion` and the fixed budgets, Qwen3-8B shape (3 % is noise)",
-        1 - NOISE, "×", needs=FULL_SHAPE),
+    Bar(
+        "verify",
+        "verify of 64 rows, relative to one row, Qwen3-8B shape after 2048 tokens",
+        1.15,
+        "×",
+        at_most=True,
+        needs=FULL_SHAPE,
+    ),
+    Bar(
+        "adaptive",
+        "`adaptive`, relative to the best of `bastion` and the fixed budgets, Qwen3-8B shape (3 % is noise)",
+        1 - NOISE,
+        "×",
+        needs=FULL_SHAPE,
+    ),
     Bar("exact", "prompts whose answer from the services differs from plain decoding, demo pair in fp32", 0, "", at_most=True),
 ]
 
@@ -34,13 +45,19 @@ def load(raw: Path) -> dict:
     """All raw output that exists, by part."""
     sweeps = [found for name in SWEEPS if (found := load_json(raw / f"sweep/{name}.json"))]
     by_folder = lambda kind, file: {  # noqa: E731
-        folder.name.removeprefix(kind): found for folder in sorted(raw.glob(f"{kind}*")) if (found := load_json(folder / file))}
-    return {"machine": load_json(raw / "machine.json") or {}, "steps": load_json(raw / "steps.json") or {},
-            "kernels": load_json(raw / "kernels/programs.json") or {},
-            "sweep": {"device": sweeps[0]["device"], "figures": [figure for sweep in sweeps for figure in sweep["figures"]]}
-            if sweeps else {},
-            "roofline": by_folder("roofline_", "roofline.json"), "decode": by_folder("decode_", "results.json"),
-            "services": by_folder("services_", "results.json")}
+        folder.name.removeprefix(kind): found for folder in sorted(raw.glob(f"{kind}*")) if (found := load_json(folder / file))
+    }
+    return {
+        "machine": load_json(raw / "machine.json") or {},
+        "steps": load_json(raw / "steps.json") or {},
+        "kernels": load_json(raw / "kernels/programs.json") or {},
+        "sweep": {"device": sweeps[0]["device"], "figures": [figure for sweep in sweeps for figure in sweep["figures"]]}
+        if sweeps
+        else {},
+        "roofline": by_folder("roofline_", "roofline.json"),
+        "decode": by_folder("decode_", "results.json"),
+        "services": by_folder("services_", "results.json"),
+    }
 
 
 def device_name(found: dict) -> str:
@@ -52,8 +69,14 @@ def device_name(found: dict) -> str:
 
 def figure(found: dict, part: str, work: str, rows: int) -> dict | None:
     """The sweep's measurement of `part` with `rows` rows whose description ends with `work`."""
-    return next((entry for entry in found["sweep"].get("figures", []) if entry["part"] == part and entry["work"].endswith(work)
-                 and entry["rows"] == rows), None)
+    return next(
+        (
+            entry
+            for entry in found["sweep"].get("figures", [])
+            if entry["part"] == part and entry["work"].endswith(work) and entry["rows"] == rows
+        ),
+        None,
+    )
 
 
 def relative_to_papers(results: dict) -> dict[str, float]:
@@ -61,11 +84,16 @@ def relative_to_papers(results: dict) -> dict[str, float]:
 
     Empty if `adaptive` did not run.
     """
-    rates = {policy["policy"]: [len(p["output_token_ids"]) / p["seconds"] for p in policy["prompts"]]
-             for policy in results["policies"]}
+    rates = {
+        policy["policy"]: [len(p["output_token_ids"]) / p["seconds"] for p in policy["prompts"]]
+        for policy in results["policies"]
+    }
     others = [name for name in rates if name.startswith("fixed:") or name == "bastion"]
-    return {name: median(mine / other for mine, other in zip(rates["adaptive"], rates[name])) for name in others} \
-        if "adaptive" in rates else {}
+    return (
+        {name: median(mine / other for mine, other in zip(rates["adaptive"], rates[name])) for name in others}
+        if "adaptive" in rates
+        else {}
+    )
 
 
 def failed_tests(found: dict) -> dict | None:
@@ -84,8 +112,9 @@ def measured_bars(found: dict) -> dict[str, dict | None]:
     eight = found["roofline"].get("8b", {})
     plain, tree = forward(eight, 1, BAR_CONTEXT), forward(eight, 64, BAR_CONTEXT)
     if plain:
-        bars["decode"] = measured(plain["bound_seconds"] / plain["seconds"],
-                                  f"after {BAR_CONTEXT} tokens, {1e3 * plain['seconds']:.2f} ms")
+        bars["decode"] = measured(
+            plain["bound_seconds"] / plain["seconds"], f"after {BAR_CONTEXT} tokens, {1e3 * plain['seconds']:.2f} ms"
+        )
     if plain and tree:
         bars["verify"] = measured(tree["seconds"] / plain["seconds"], f"{1e3 * tree['seconds']:.2f} ms")
     if long := figure(found, "attention", "over 32768", 32):
@@ -114,8 +143,11 @@ def judge_all(found: dict) -> list[Verdict]:
 
 def microseconds(found: dict, part: str, work: str, rows: int) -> float | None:
     """The sweep's time in µs, interpolated between the two nearest row counts. None outside the sweep's range."""
-    points = sorted((entry["rows"], entry["us"]) for entry in found["sweep"].get("figures", [])
-                    if entry["part"] == part and entry["work"] == work)
+    points = sorted(
+        (entry["rows"], entry["us"])
+        for entry in found["sweep"].get("figures", [])
+        if entry["part"] == part and entry["work"] == work
+    )
     below, above = [p for p in points if p[0] <= rows], [p for p in points if p[0] >= rows]
     if not below or not above:
         return None
@@ -128,8 +160,10 @@ def kernel_shares(found: dict, rows: int, context: int = BAR_CONTEXT) -> dict | 
 
     The time of a kernel includes the idle time before the next kernel. None if the sweep lacks a kernel.
     """
-    of_step = {name: (("gemm", f"Qwen3-8B {name} {shape}"), LAYERS_8B) for name, shape in (
-        ("qkv", "6144 x 4096"), ("o", "4096 x 4096"), ("gate_up", "24576 x 4096"), ("down", "4096 x 12288"))}
+    of_step = {
+        name: (("gemm", f"Qwen3-8B {name} {shape}"), LAYERS_8B)
+        for name, shape in (("qkv", "6144 x 4096"), ("o", "4096 x 4096"), ("gate_up", "24576 x 4096"), ("down", "4096 x 12288"))
+    }
     of_step["head"] = ("gemm", "Qwen3-8B head 151936 x 4096"), 1
     of_step["attention"] = ("attention", f"32:8 heads of 128 over {context}"), LAYERS_8B
     of_step["norms"] = ("rowwise", "norm"), 2 * LAYERS_8B + 1
@@ -142,5 +176,10 @@ def kernel_shares(found: dict, rows: int, context: int = BAR_CONTEXT) -> dict | 
         return None
     kernels = {name: times[name] * count for name, (_, count) in of_step.items()}
     step = forward(found["roofline"].get("8b", {}), rows, context)
-    return {"rows": rows, "context": context, "kernels": kernels, "sum": sum(kernels.values()),
-            "measured": 1e6 * step["seconds"] if step else None}
+    return {
+        "rows": rows,
+        "context": context,
+        "kernels": kernels,
+        "sum": sum(kernels.values()),
+        "measured": 1e6 * step["seconds"] if step else None,
+    }

@@ -28,23 +28,46 @@ SHARES_OF_ROWS = (1, 32, 64)
 
 
 def steps_table(steps: dict) -> str:
-    return table(["seconds", "limit", "step"],
-                 [[number(step["seconds"], 1), number(step["limit"], 0),
-                   f"{name}: {step['status']}" + (f", {step['why']}" if step["why"] else "")]
-                  for name, step in steps.items()], text_columns=(2,))
+    return table(
+        ["seconds", "limit", "step"],
+        [
+            [
+                number(step["seconds"], 1),
+                number(step["limit"], 0),
+                f"{name}: {step['status']}" + (f", {step['why']}" if step["why"] else ""),
+            ]
+            for name, step in steps.items()
+        ],
+        text_columns=(2,),
+    )
 
 
 def tests_text(programs: dict) -> str:
-    rows = [[name, *(str(end.get(kind, "–")) for kind in ("passed", "failed", "skipped")), str(end["status"]),
-             number(end["seconds"], 1)] for name, end in programs.items()]
+    rows = [
+        [
+            name,
+            *(str(end.get(kind, "–")) for kind in ("passed", "failed", "skipped")),
+            str(end["status"]),
+            number(end["seconds"], 1),
+        ]
+        for name, end in programs.items()
+    ]
     names = [f"- {name}: {test}" for name, end in programs.items() for test in end.get("names", []) if "failed" in test]
     return "\n".join([table(["program", "passed", "failed", "skipped", "status", "seconds"], rows), "", *names[:40]]).strip()
 
 
 def decode_table(roofline: dict) -> str:
-    rows = [[str(entry["context"]), number(entry["bytes"] / 1e6, 0), number(1e3 * entry["bound_seconds"], 3),
-             number(1e3 * entry["seconds"], 3), percent(entry["bound_seconds"] / entry["seconds"])]
-            for entry in roofline["forwards"] if entry["forward"] == "decode"]
+    rows = [
+        [
+            str(entry["context"]),
+            number(entry["bytes"] / 1e6, 0),
+            number(1e3 * entry["bound_seconds"], 3),
+            number(1e3 * entry["seconds"], 3),
+            percent(entry["bound_seconds"] / entry["seconds"]),
+        ]
+        for entry in roofline["forwards"]
+        if entry["forward"] == "decode"
+    ]
     return table(["plain step after", "MB", "bound ms", "measured ms", "bound / measured"], rows)
 
 
@@ -55,15 +78,29 @@ def verify_table(roofline: dict) -> str:
             return "–"
         return f"{1e3 * entry['seconds']:.3f}" + (f", {ratios[rows]:.2f}×" if ratios else "")
 
-    return table(["rows; ms, relative to one row", *(f"after {context}" for context in contexts(roofline))],
-                 [[str(rows), *(cell(rows, context) for context in contexts(roofline))]
-                  for rows in sorted({entry["rows"] for entry in target_forwards(roofline)})])
+    return table(
+        ["rows; ms, relative to one row", *(f"after {context}" for context in contexts(roofline))],
+        [
+            [str(rows), *(cell(rows, context) for context in contexts(roofline))]
+            for rows in sorted({entry["rows"] for entry in target_forwards(roofline)})
+        ],
+    )
 
 
 def predictions_table(rows: list[dict]) -> str:
-    return table(["rows", "cycles", "predicted ms", "measured ms", "median error"],
-                 [[str(row["rows"]), str(row["cycles"]), number(row["predicted"], 3), number(row["measured"], 3),
-                   percent(row["error"])] for row in rows])
+    return table(
+        ["rows", "cycles", "predicted ms", "measured ms", "median error"],
+        [
+            [
+                str(row["rows"]),
+                str(row["cycles"]),
+                number(row["predicted"], 3),
+                number(row["measured"], 3),
+                percent(row["error"]),
+            ]
+            for row in rows
+        ],
+    )
 
 
 def sweep_table(entries: list[dict]) -> str:
@@ -73,14 +110,18 @@ def sweep_table(entries: list[dict]) -> str:
     for entry in entries:
         share = f", {percent(entry['share_of_memory'])}" if "share_of_memory" in entry else ""
         by_work.setdefault(entry["work"], {})[entry["rows"]] = f"{entry['us']:.2f}{share}"
-    return table(["µs, share of the memory bandwidth; rows", *map(str, all_rows)],
-                 [[work, *(cells.get(rows, "–") for rows in all_rows)] for work, cells in by_work.items()])
+    return table(
+        ["µs, share of the memory bandwidth; rows", *map(str, all_rows)],
+        [[work, *(cells.get(rows, "–") for rows in all_rows)] for work, cells in by_work.items()],
+    )
 
 
 def shares_table(shares: list[dict]) -> str:
     names = list(shares[0]["kernels"])
-    rows = [[name, *(f"{share['kernels'][name]:.0f} µs, {percent(share['kernels'][name] / share['sum'])}" for share in shares)]
-            for name in names]
+    rows = [
+        [name, *(f"{share['kernels'][name]:.0f} µs, {percent(share['kernels'][name] / share['sum'])}" for share in shares)]
+        for name in names
+    ]
     rows.append(["sum", *(f"{share['sum']:.0f} µs" for share in shares)])
     rows.append(["measured step", *(number(share["measured"], 0, " µs") for share in shares)])
     return table(["Qwen3-8B shape after 2048 tokens", *(f"{share['rows']} rows" for share in shares)], rows)
@@ -103,8 +144,12 @@ def sections(found: dict) -> list[str]:
     for size, roofline in found["roofline"].items():
         parts += [f"## Forwards, {name(size)}", roofline["device"], decode_table(roofline), verify_table(roofline)]
     for size, results in found["decode"].items():
-        parts += [f"## Policies in process, {name(size)}", policies_table(policies(results)),
-                  "Verify times of all policies, predicted and measured:", predictions_table(predictions(results))]
+        parts += [
+            f"## Policies in process, {name(size)}",
+            policies_table(policies(results)),
+            "Verify times of all policies, predicted and measured:",
+            predictions_table(predictions(results)),
+        ]
     for size, results in found["services"].items():
         parts += [f"## Through three services, {name(size)}", policies_table(policies(results))]
     shares = [share for rows in SHARES_OF_ROWS if (share := figures.kernel_shares(found, rows))]
@@ -118,8 +163,17 @@ def sections(found: dict) -> list[str]:
 
 
 def facts(machine: dict) -> str:
-    names = {"gpus": "GPU", "cpu": "host", "cores": "cores", "torch": "torch", "python": "Python", "kernel": "Linux",
-             "built": "programs built from commit", "shape": "changes to the pairs' shapes", "parts": "parts"}
+    names = {
+        "gpus": "GPU",
+        "cpu": "host",
+        "cores": "cores",
+        "torch": "torch",
+        "python": "Python",
+        "kernel": "Linux",
+        "built": "programs built from commit",
+        "shape": "changes to the pairs' shapes",
+        "parts": "parts",
+    }
     known = {name: value for key, name in names.items() if (value := machine.get(key))}
     return "; ".join(f"{name}: {', '.join(value) if isinstance(value, list) else value}" for name, value in known.items())
 
@@ -134,21 +188,36 @@ def draw(found: dict, verdicts: list[Verdict], folder: Path) -> list[Path]:
     verify = next(verdict for verdict in verdicts if verdict.bar.key == "verify")
     limits = {64: verify.bar.limit} if verify.outcome in ("met", "missed") else {}
     title = "tokens/s relative to plain decoding, "
-    panels = [plots.speedup_panel(policies(results), title + pair_name(size, found["machine"]))
-              for size, results in found["decode"].items()]
-    return plots.save({"gpu_verify": plots.verify_chart(series, limits, "at most, after 2048 tokens"),
-                       "gpu_speedups": plots.bar_chart(panels)}, folder, figures.device_name(found))
+    panels = [
+        plots.speedup_panel(policies(results), title + pair_name(size, found["machine"]))
+        for size, results in found["decode"].items()
+    ]
+    return plots.save(
+        {
+            "gpu_verify": plots.verify_chart(series, limits, "at most, after 2048 tokens"),
+            "gpu_speedups": plots.bar_chart(panels),
+        },
+        folder,
+        figures.device_name(found),
+    )
 
 
 def numbers(found: dict, verdicts: list[Verdict]) -> dict:
     """The content of gpu_results.json: the figures of the tables, and the sweep and the forwards as measured."""
     rows = lambda kind: {size: policies(results) for size, results in found[kind].items()}  # noqa: E731
-    return {"device": figures.device_name(found), "machine": found["machine"], "steps": found["steps"],
-            "bars": [verdict.as_json() for verdict in verdicts], "kernels": found["kernels"], "sweep": found["sweep"],
-            "roofline": found["roofline"], "policies": rows("decode"),
-            "predictions": {size: predictions(results) for size, results in found["decode"].items()},
-            "services": rows("services"),
-            "kernel_shares": [share for count in SHARES_OF_ROWS if (share := figures.kernel_shares(found, count))]}
+    return {
+        "device": figures.device_name(found),
+        "machine": found["machine"],
+        "steps": found["steps"],
+        "bars": [verdict.as_json() for verdict in verdicts],
+        "kernels": found["kernels"],
+        "sweep": found["sweep"],
+        "roofline": found["roofline"],
+        "policies": rows("decode"),
+        "predictions": {size: predictions(results) for size, results in found["decode"].items()},
+        "services": rows("services"),
+        "kernel_shares": [share for count in SHARES_OF_ROWS if (share := figures.kernel_shares(found, count))],
+    }
 
 
 def merge_json(path: Path, more: Path) -> None:
@@ -191,10 +260,16 @@ def write(sources: list[Path], out: Path, with_plots: bool = True) -> None:
         found = figures.load(raw)
     verdicts, machine = figures.judge_all(found), found["machine"]
     pictures = draw(found, verdicts, out) if with_plots and plots.is_available() else []
-    intro = [f"{'Short run' if machine.get('quick') else 'Run'} of {machine.get('when', 'an unknown day')}. {facts(machine)}.",
-             NO_GPU if machine.get("device") != "cuda" else ""]
-    report.write(out, "gpu_results", numbers(found, verdicts), report.page(
-        f"GPU results: {figures.device_name(found)}", intro, verdicts, pictures, sections(found)))
+    intro = [
+        f"{'Short run' if machine.get('quick') else 'Run'} of {machine.get('when', 'an unknown day')}. {facts(machine)}.",
+        NO_GPU if machine.get("device") != "cuda" else "",
+    ]
+    report.write(
+        out,
+        "gpu_results",
+        numbers(found, verdicts),
+        report.page(f"GPU results: {figures.device_name(found)}", intro, verdicts, pictures, sections(found)),
+    )
 
 
 def main() -> int:

@@ -47,26 +47,51 @@ MIN_SECONDS = 3.0  # A step with less time left is skipped.
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="tests/gpu/run.sh", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="tests/gpu/run.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     what = parser.add_argument_group("what to measure")
     what.add_argument("--only", default=",".join(PARTS), metavar="PART,...", help="comma-separated parts. Default: all")
     what.add_argument("--quick", action="store_true", help="fewer prompts, rows and contexts")
-    what.add_argument("--device", choices=("cuda", "cpu"), default="cuda",
-                      help="cpu tries the script on a machine without a GPU: pairs are tiny, kernel tests may be "
-                           "skipped, and all figures are meaningless. Default: cuda")
-    what.add_argument("--shape", default="", metavar="JSON", help="changes to both pairs' shapes, as for inflate.py --shape. "
-                      "Default: none")
-    what.add_argument("--deadline", type=float, default=DEADLINE, metavar="SECONDS",
-                      help=f"time for all parts together. Default: {DEADLINE:.0f}")
+    what.add_argument(
+        "--device",
+        choices=("cuda", "cpu"),
+        default="cuda",
+        help="cpu tries the script on a machine without a GPU: pairs are tiny, kernel tests may be "
+        "skipped, and all figures are meaningless. Default: cuda",
+    )
+    what.add_argument(
+        "--shape", default="", metavar="JSON", help="changes to both pairs' shapes, as for inflate.py --shape. Default: none"
+    )
+    what.add_argument(
+        "--deadline",
+        type=float,
+        default=DEADLINE,
+        metavar="SECONDS",
+        help=f"time for all parts together. Default: {DEADLINE:.0f}",
+    )
     files = parser.add_argument_group("files")
-    files.add_argument("--pack", type=Path, default=ROOT / "build/cuda/pack", metavar="PATH",
-                       help="folder or archive made by tests/gpu/pack.sh. Default: build/cuda/pack")
-    files.add_argument("--out", type=Path, default=ROOT / "build/gpu/results", metavar="DIR",
-                       help="folder for gpu_results.json, gpu_results.md, gpu_raw.tar.gz and, with matplotlib, two plots. "
-                            "They are rewritten after every step. Default: build/gpu/results")
-    files.add_argument("--work", type=Path, metavar="DIR", help="folder to keep pairs and raw output in. Default: a temporary "
-                       "folder, in memory if there is enough")
+    files.add_argument(
+        "--pack",
+        type=Path,
+        default=ROOT / "build/cuda/pack",
+        metavar="PATH",
+        help="folder or archive made by tests/gpu/pack.sh. Default: build/cuda/pack",
+    )
+    files.add_argument(
+        "--out",
+        type=Path,
+        default=ROOT / "build/gpu/results",
+        metavar="DIR",
+        help="folder for gpu_results.json, gpu_results.md, gpu_raw.tar.gz and, with matplotlib, two plots. "
+        "They are rewritten after every step. Default: build/gpu/results",
+    )
+    files.add_argument(
+        "--work",
+        type=Path,
+        metavar="DIR",
+        help="folder to keep pairs and raw output in. Default: a temporary folder, in memory if there is enough",
+    )
     args = parser.parse_args()
     if unknown := set(args.only.split(",")) - set(PARTS):
         parser.error(f"--only: unknown part {', '.join(sorted(unknown))}; choose from {', '.join(PARTS)}")
@@ -105,15 +130,30 @@ def torch_version() -> str:
 
 def machine(run: GpuRun, parts: str) -> dict:
     """The machine and the settings of the run, for the report."""
-    cpu = next((line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
-                if line.startswith("model name")), "unknown CPU")
+    cpu = next(
+        (
+            line.split(":")[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        "unknown CPU",
+    )
     query = "name,driver_version,memory.total,clocks.max.sm,clocks.max.mem,power.limit"
     built = run.programs / "built.txt"
-    return {"when": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "device": run.device, "quick": run.quick,
-            "shape": run.shape or ("" if run.on_gpu else Pairs.TINY), "parts": parts,
-            "gpus": output_lines(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"]),
-            "cpu": cpu, "cores": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version(),
-            "torch": torch_version(), "built": built.read_text().strip() if built.exists() else "unknown"}
+    return {
+        "when": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+        "device": run.device,
+        "quick": run.quick,
+        "shape": run.shape or ("" if run.on_gpu else Pairs.TINY),
+        "parts": parts,
+        "gpus": output_lines(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"]),
+        "cpu": cpu,
+        "cores": os.cpu_count(),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "torch": torch_version(),
+        "built": built.read_text().strip() if built.exists() else "unknown",
+    }
 
 
 def run_step(step: Step, run: GpuRun, pairs: Pairs, seconds: float) -> dict:
@@ -153,7 +193,7 @@ def run_steps(run: GpuRun, steps: list[Step], args: argparse.Namespace) -> bool:
         if step.part == "pairs":
             pairs.start(step.name.rsplit("_", 1)[1])
     for index, step in enumerate(steps):
-        later = sum(other.seconds for other in steps[index + 1:])
+        later = sum(other.seconds for other in steps[index + 1 :])
         left = run.began + args.deadline - time.monotonic()
         seconds = min(left, max(left - later, step.seconds))
         run.say(f"{step.name}: at most {max(seconds, 0):.0f} s")
@@ -175,8 +215,9 @@ def main() -> int:
     args.out.mkdir(parents=True, exist_ok=True)
     needed = PAIR_BYTES[args.device] if any(step.part == "pairs" for step in steps) else 0
     work = args.work.resolve() if args.work else scratch(needed)
-    run = GpuRun(programs=args.pack.resolve(), raw=work / "raw", pairs=work / "p", device=args.device, quick=args.quick,
-                 shape=args.shape)
+    run = GpuRun(
+        programs=args.pack.resolve(), raw=work / "raw", pairs=work / "p", device=args.device, quick=args.quick, shape=args.shape
+    )
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         shutil.rmtree(run.raw, ignore_errors=True)

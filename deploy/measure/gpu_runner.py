@@ -40,8 +40,10 @@ class Pairs:
     """Inflated pairs of the shapes qwen3-SIZE. They are made in the background; the steps that use them wait."""
 
     POSITIONS = 20480
-    TINY = '{"hidden": 512, "intermediate": 1536, "layers": 10, "query_heads": 8, "kv_heads": 4, "head_dim": 64, ' \
-           '"vocabulary": 4200, "drafter_layers": 2}'
+    TINY = (
+        '{"hidden": 512, "intermediate": 1536, "layers": 10, "query_heads": 8, "kv_heads": 4, "head_dim": 64, '
+        '"vocabulary": 4200, "drafter_layers": 2}'
+    )
 
     def __init__(self, run: GpuRun):
         self._run = run

@@ -57,8 +57,22 @@ def roofline(size: str, run: GpuRun, pairs: Pairs) -> None:
     if not run.on_gpu:
         rows, contexts = "1,4,16,64", "16,256"
     name = f"roofline_{size}"
-    run.command(f"{name}/bench", [run.program("bastion-bench"), *in_process(run, pairs.ready(size)), "--roofline", "--rows",
-                                  rows, "--contexts", contexts, "--max_rows", MAX_ROWS, "--report", run.raw / name])
+    run.command(
+        f"{name}/bench",
+        [
+            run.program("bastion-bench"),
+            *in_process(run, pairs.ready(size)),
+            "--roofline",
+            "--rows",
+            rows,
+            "--contexts",
+            contexts,
+            "--max_rows",
+            MAX_ROWS,
+            "--report",
+            run.raw / name,
+        ],
+    )
 
 
 def say_differing(run: GpuRun, results: dict) -> None:
@@ -68,8 +82,16 @@ def say_differing(run: GpuRun, results: dict) -> None:
 
 def decode(size: str, run: GpuRun, pairs: Pairs) -> None:
     """Policies in process. Texts may differ from plain decoding: products of more rows round differently."""
-    flags = [*in_process(run, pairs.ready(size)), "--policies", run.pick(POLICIES, QUICK_POLICIES), "--max_rows", MAX_ROWS,
-             "--max_new_tokens", run.pick(64, 16), "--ignore_eos"]
+    flags = [
+        *in_process(run, pairs.ready(size)),
+        "--policies",
+        run.pick(POLICIES, QUICK_POLICIES),
+        "--max_rows",
+        MAX_ROWS,
+        "--max_new_tokens",
+        run.pick(64, 16),
+        "--ignore_eos",
+    ]
     results = run.bench(f"decode_{size}", demo_prompts(run.pick(8, 2)), flags, exact=False)
     say_differing(run, results)
     for warning in results.get("warnings", []):
@@ -83,8 +105,17 @@ def through_services(size: str, run: GpuRun, pairs: Pairs) -> None:
     settings = ServiceSettings(folder / "target", folder / "drafter", engine_flags(run), dtype, dtype, shared_memory=True)
     with run.services(name, settings) as endpoint:
         run.say("  the services are ready")
-        flags = ["--endpoint", endpoint, "--target", folder / "target", "--policies", "ar,fixed:16,default",
-                 "--max_new_tokens", run.pick(48, 16), "--ignore_eos"]
+        flags = [
+            "--endpoint",
+            endpoint,
+            "--target",
+            folder / "target",
+            "--policies",
+            "ar,fixed:16,default",
+            "--max_new_tokens",
+            run.pick(48, 16),
+            "--ignore_eos",
+        ]
         say_differing(run, run.bench(name, demo_prompts(run.pick(32 if exact else 8, 3)), flags, exact))
 
 

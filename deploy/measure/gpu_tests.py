@@ -48,9 +48,13 @@ class Shard:
 def one_program(ends: list[dict]) -> dict:
     """Adds up the entries of a program's shards."""
     counts = {kind: sum(end.get(kind, 0) for end in ends) for kind in ("passed", "failed", "skipped")}
-    return {"status": next((end["status"] for end in ends if end["status"] != 0), 0),
-            "complete": all(end["complete"] for end in ends), "seconds": max(end["seconds"] for end in ends),
-            "names": [name for end in ends for name in end.get("names", [])], **counts}
+    return {
+        "status": next((end["status"] for end in ends if end["status"] != 0), 0),
+        "complete": all(end["complete"] for end in ends),
+        "seconds": max(end["seconds"] for end in ends),
+        "names": [name for end in ends for name in end.get("names", [])],
+        **counts,
+    }
 
 
 def run_shards(run: GpuRun, waiting: list[Shard]) -> dict[Shard, dict]:
@@ -80,12 +84,18 @@ def kernels(run: GpuRun, _: Pairs) -> None:
     if not names:
         raise Failed("no cuda_*_test was packed")
     # The programs with the most shards take longest: they start first.
-    shards = [Shard(name, index) for name in sorted(names, key=lambda name: -SHARDS.get(name, 1))
-              for index in range(SHARDS.get(name, 1))]
+    shards = [
+        Shard(name, index)
+        for name in sorted(names, key=lambda name: -SHARDS.get(name, 1))
+        for index in range(SHARDS.get(name, 1))
+    ]
     ends = run_shards(run, shards)
     programs = {name: one_program([end for shard, end in ends.items() if shard.program == name]) for name in names}
     (run.raw / "kernels/programs.json").write_text(json.dumps(programs, indent=1))
-    broken = [name for name, end in programs.items() if end["status"] != 0 or not end["complete"] or
-              end["failed"] or (run.on_gpu and end["skipped"])]
+    broken = [
+        name
+        for name, end in programs.items()
+        if end["status"] != 0 or not end["complete"] or end["failed"] or (run.on_gpu and end["skipped"])
+    ]
     if broken:
         raise Failed("not all tests passed: " + ", ".join(broken))

@@ -52,7 +52,7 @@ except ModuleNotFoundError:
 
 import qwen3_forward
 from checkpoint_io import Checkpoint, CheckpointError, Entry, array_entry, from_floats, write_safetensors
-from inflate_maps import FREE, QUIET, Matrix, Maps, grown_prior, make_maps, spread
+from inflate_maps import FREE, QUIET, Maps, Matrix, grown_prior, make_maps, spread
 
 CONSTANT = 2.0**-17  # Exact in bf16; its square is negligible compared with d·eps.
 NEVER = -(2.0**15)  # Multiplies CONSTANT in the LM head's rows of new tokens.
@@ -127,10 +127,17 @@ class Model:
         shrink_keys = math.sqrt(self.source.config["head_dim"] / self.shape.head_dim)
         like = lambda name: old + name if real else None  # noqa: E731
         entries = [self.norm(base + name, like(name)) for name in ("input_layernorm.weight", "post_attention_layernorm.weight")]
-        entries += [self.head_norm(base + name, like(name), factor)
-                    for name, factor in (("self_attn.q_norm.weight", 1.0), ("self_attn.k_norm.weight", shrink_keys))]
-        into = {"self_attn.q_proj": maps.queries, "self_attn.k_proj": maps.keys, "self_attn.v_proj": maps.values,
-                "mlp.gate_proj": maps.units, "mlp.up_proj": maps.units}
+        entries += [
+            self.head_norm(base + name, like(name), factor)
+            for name, factor in (("self_attn.q_norm.weight", 1.0), ("self_attn.k_norm.weight", shrink_keys))
+        ]
+        into = {
+            "self_attn.q_proj": maps.queries,
+            "self_attn.k_proj": maps.keys,
+            "self_attn.v_proj": maps.values,
+            "mlp.gate_proj": maps.units,
+            "mlp.up_proj": maps.units,
+        }
         for name, rows in into.items():
             rows = rows if real else np.full_like(rows, FREE)
             entries.append(self.matrix(f"{base}{name}.weight", f"{old}{name}.weight", rows, maps.hidden))
@@ -156,9 +163,18 @@ class Model:
         """config.json of the grown model."""
         old, shape = self.source.config, self.shape
         types = old.get("layer_types")
-        grown = {**old, "hidden_size": shape.hidden, "intermediate_size": shape.intermediate, "num_hidden_layers": layers,
-                 "num_attention_heads": shape.query_heads, "num_key_value_heads": shape.kv_heads, "head_dim": shape.head_dim,
-                 "vocab_size": shape.vocabulary, "rms_norm_eps": old.get("rms_norm_eps", 1e-6) * self.shrink**2, **more}
+        grown = {
+            **old,
+            "hidden_size": shape.hidden,
+            "intermediate_size": shape.intermediate,
+            "num_hidden_layers": layers,
+            "num_attention_heads": shape.query_heads,
+            "num_key_value_heads": shape.kv_heads,
+            "head_dim": shape.head_dim,
+            "vocab_size": shape.vocabulary,
+            "rms_norm_eps": old.get("rms_norm_eps", 1e-6) * self.shrink**2,
+            **more,
+        }
         if types is not None:
             grown["layer_types"] = ["full_attention"] * layers
             for kind, place in zip(types, self.layers):
@@ -187,7 +203,7 @@ def grown_taps(old: list[int], places: list[int], shape: Shape) -> list[int]:
     taps = [places[tap] for tap in old]
     even = [round(1 + i * (shape.layers - 4) / max(1, shape.taps - 1)) for i in range(shape.taps)]
     spare = [tap for tap in [*even, *range(shape.layers)] if 0 <= tap < shape.layers and tap not in taps]
-    return taps + list(dict.fromkeys(spare))[:max(0, shape.taps - len(taps))]
+    return taps + list(dict.fromkeys(spare))[: max(0, shape.taps - len(taps))]
 
 
 def drafter_entries(drafter: Model, old_taps: int, taps: int, last: np.ndarray) -> list[Entry]:
@@ -196,9 +212,12 @@ def drafter_entries(drafter: Model, old_taps: int, taps: int, last: np.ndarray) 
     if drafter.grows_vocabulary:
         hidden[-1] = QUIET
     columns = [np.where(hidden >= 0, hidden + tap * width if tap < old_taps else QUIET, hidden) for tap in range(taps)]
-    return [drafter.matrix("fc.weight", "fc.weight", quiet(drafter.maps.hidden), np.concatenate(columns)),
-            drafter.norm("hidden_norm.weight", "hidden_norm.weight"), *drafter.all_layers(drafter.shape.drafter_layers),
-            drafter.final_norm(last)]
+    return [
+        drafter.matrix("fc.weight", "fc.weight", quiet(drafter.maps.hidden), np.concatenate(columns)),
+        drafter.norm("hidden_norm.weight", "hidden_norm.weight"),
+        *drafter.all_layers(drafter.shape.drafter_layers),
+        drafter.final_norm(last),
+    ]
 
 
 def last_hidden(target: Checkpoint, drafter: Checkpoint) -> tuple[np.ndarray, np.ndarray]:
@@ -219,8 +238,13 @@ def check_source(source: Checkpoint, architectures: tuple[str, ...], shape: Shap
         raise CheckpointError(f"{folder}: attention biases and scaled rotary embeddings are not supported")
     if config.get("use_sliding_window") and "layer_types" not in config:
         raise CheckpointError(f"{folder}: a model with sliding windows must list its layer_types")
-    old = {"hidden": config["hidden_size"], "intermediate": config["intermediate_size"], "head_dim": config["head_dim"],
-           "vocabulary": config["vocab_size"], "layers": config["num_hidden_layers"]}
+    old = {
+        "hidden": config["hidden_size"],
+        "intermediate": config["intermediate_size"],
+        "head_dim": config["head_dim"],
+        "vocabulary": config["vocab_size"],
+        "layers": config["num_hidden_layers"],
+    }
     new = {**asdict(shape), "layers": layers}
     if shape.query_heads % shape.kv_heads != 0:
         raise CheckpointError(f"{shape.query_heads} query heads are not a multiple of {shape.kv_heads} key/value heads")
@@ -228,7 +252,9 @@ def check_source(source: Checkpoint, architectures: tuple[str, ...], shape: Shap
     if smaller:
         raise CheckpointError(f"the shape is smaller than {folder}: {', '.join(smaller)}")
     if new["vocabulary"] > old["vocabulary"] and new["hidden"] == old["hidden"]:
-        raise CheckpointError("a larger vocabulary also needs a larger hidden width: a spare dim keeps new tokens from being chosen")
+        raise CheckpointError(
+            "a larger vocabulary also needs a larger hidden width: a spare dim keeps new tokens from being chosen"
+        )
 
 
 def write_model(folder: Path, model: Model, config: dict, entries: list[Entry]) -> None:
@@ -251,8 +277,9 @@ def inflate(target_folder: Path, drafter_folder: Path, shape: Shape, out: Path, 
     check_source(sources[0], ("Qwen3ForCausalLM",), shape, shape.layers)
     check_source(sources[1], ("DFlashDraftModel", "Qwen3ForCausalLM"), shape, shape.drafter_layers)
     if "block_size" not in sources[1].config or "target_layer_ids" not in sources[1].config.get("dflash_config", {}):
-        raise CheckpointError(f"{drafter_folder} is not a DFlash drafter: config.json has no block_size or no "
-                              "dflash_config.target_layer_ids")
+        raise CheckpointError(
+            f"{drafter_folder} is not a DFlash drafter: config.json has no block_size or no dflash_config.target_layer_ids"
+        )
     if out.resolve() in (target_folder.resolve().parent, drafter_folder.resolve().parent):
         raise CheckpointError(f"{out} has the source models; choose another folder")
     target = Model(sources[0], shape, shape.layers, "model.")
@@ -264,9 +291,14 @@ def inflate(target_folder: Path, drafter_folder: Path, shape: Shape, out: Path, 
     old_taps = qwen3_forward.taps_of(sources[1])
     taps = grown_taps(old_taps, target.layers, shape)
     dflash = {**sources[1].config["dflash_config"], "target_layer_ids": taps}
-    write_model(out / "drafter", drafter, drafter.config(shape.drafter_layers, tie_word_embeddings=tied, dflash_config=dflash,
-                                                         num_target_layers=shape.layers, **longer),
-                drafter_entries(drafter, len(old_taps), len(taps), draft_last))
+    write_model(
+        out / "drafter",
+        drafter,
+        drafter.config(
+            shape.drafter_layers, tie_word_embeddings=tied, dflash_config=dflash, num_target_layers=shape.layers, **longer
+        ),
+        drafter_entries(drafter, len(old_taps), len(taps), draft_last),
+    )
 
 
 def chosen_shape(profile: str, changes: str) -> Shape:
@@ -286,10 +318,18 @@ def main() -> None:
     models.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write target/ and drafter/ to")
     size = parser.add_argument_group("size")
     size.add_argument("--profile", choices=PROFILES, required=True, help="the shape to grow to; see above")
-    size.add_argument("--shape", default="{}", metavar="JSON",
-                      help='changes to the profile, e.g. {"layers": 12, "taps": 3}. Default: {}, none')
-    size.add_argument("--positions", type=int, default=0,
-                      help="max_position_embeddings of both models, to time long contexts. Default: 0, the source's")
+    size.add_argument(
+        "--shape",
+        default="{}",
+        metavar="JSON",
+        help='changes to the profile, e.g. {"layers": 12, "taps": 3}. Default: {}, none',
+    )
+    size.add_argument(
+        "--positions",
+        type=int,
+        default=0,
+        help="max_position_embeddings of both models, to time long contexts. Default: 0, the source's",
+    )
     args = parser.parse_args()
     try:
         inflate(args.target, args.drafter, chosen_shape(args.profile, args.shape), args.out, args.positions)

@@ -52,8 +52,9 @@ def head_map(old: int, new: int) -> np.ndarray:
 
 def rows_of_heads(sources: list[int], head: np.ndarray, old_dim: int) -> np.ndarray:
     """Rows of a projection whose heads copy the source's heads `sources`. A head may be FREE."""
-    rows = [np.where(head >= 0, head + source * old_dim, QUIET) if source >= 0 else np.full(len(head), FREE)
-            for source in sources]
+    rows = [
+        np.where(head >= 0, head + source * old_dim, QUIET) if source >= 0 else np.full(len(head), FREE) for source in sources
+    ]
     return np.concatenate(rows)
 
 
@@ -66,8 +67,9 @@ def place_heads(config: dict, query_heads: int, kv_heads: int) -> tuple[list[int
     old_group, group = old_queries // old_kv, query_heads // kv_heads
     copies = -(-old_group // group)
     if old_kv * copies > kv_heads:
-        raise CheckpointError(f"{kv_heads} key/value heads with {group} query heads each cannot hold the source's "
-                              f"{old_kv} with {old_group} each")
+        raise CheckpointError(
+            f"{kv_heads} key/value heads with {group} query heads each cannot hold the source's {old_kv} with {old_group} each"
+        )
     queries, kv = [FREE] * query_heads, [FREE] * kv_heads
     for source in range(old_queries):
         owner, turn = divmod(source, old_group)
@@ -82,10 +84,15 @@ def make_maps(config: dict, shape) -> Maps:
     head = head_map(config["head_dim"], shape.head_dim)
     queries, kv = place_heads(config, shape.query_heads, shape.kv_heads)
     keys = rows_of_heads(kv, head, config["head_dim"])
-    return Maps(hidden=first(config["hidden_size"], shape.hidden), head=head,
-                queries=rows_of_heads(queries, head, config["head_dim"]), keys=keys, values=np.where(keys >= 0, keys, FREE),
-                units=first(config["intermediate_size"], shape.intermediate),
-                vocabulary=first(config["vocab_size"], shape.vocabulary))
+    return Maps(
+        hidden=first(config["hidden_size"], shape.hidden),
+        head=head,
+        queries=rows_of_heads(queries, head, config["head_dim"]),
+        keys=keys,
+        values=np.where(keys >= 0, keys, FREE),
+        units=first(config["intermediate_size"], shape.intermediate),
+        vocabulary=first(config["vocab_size"], shape.vocabulary),
+    )
 
 
 class Noise:
@@ -101,8 +108,8 @@ class Noise:
         done = 0
         while done < len(out):
             begin = int(self._random.integers(len(self._block)))
-            part = self._block[begin:begin + len(out) - done]
-            out[done:done + len(part)] = part
+            part = self._block[begin : begin + len(out) - done]
+            out[done : done + len(part)] = part
             done += len(part)
         return out.reshape(count, width)
 
@@ -134,7 +141,7 @@ class Matrix:
         silent = (self.rows == QUIET).all() and not (self.columns == FREE).any()
         noise = None if silent else Noise(self.dtype, self.scale())
         for begin in range(0, len(self.rows), step):
-            rows = self.rows[begin:begin + step]
+            rows = self.rows[begin : begin + step]
             yield np.zeros((len(rows), len(self.columns)), self.source.dtype) if silent else self.piece(rows, noise)
 
     def piece(self, rows: np.ndarray, noise: Noise) -> np.ndarray:

@@ -65,9 +65,12 @@ class LlamaCpp:
             raise Failed("llama_decode failed")
         logits = {sequence: llama.llama_get_logits_ith(self._context, row) for sequence, row in last.items()}
         self.seconds += time.perf_counter() - began
-        return {sequence: int(np.argmax(np.ctypeslib.as_array(ctypes.cast(values, ctypes.POINTER(ctypes.c_float)),
-                                                              (self._vocabulary,))))
-                for sequence, values in logits.items()}
+        return {
+            sequence: int(
+                np.argmax(np.ctypeslib.as_array(ctypes.cast(values, ctypes.POINTER(ctypes.c_float)), (self._vocabulary,)))
+            )
+            for sequence, values in logits.items()
+        }
 
     def generate(self, prompt: list[int], count: int) -> Answer:
         """`count` tokens, and the seconds of `count` calls.
@@ -93,8 +96,10 @@ class LlamaCpp:
         live: dict[int, int] = {}  # By sequence, the index of its prompt.
         began = self.seconds
         while waiting or live:
-            inputs = {sequence: (len(prompts[index]) + len(streams[index].tokens) - 1, streams[index].tokens[-1:])
-                      for sequence, index in live.items()}
+            inputs = {
+                sequence: (len(prompts[index]) + len(streams[index].tokens) - 1, streams[index].tokens[-1:])
+                for sequence, index in live.items()
+            }
             for sequence in range(self._sequences):
                 if sequence not in live and waiting:
                     live[sequence] = waiting.pop()

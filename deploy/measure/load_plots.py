@@ -39,11 +39,19 @@ def throughput_chart(levels: list[dict]):
         above = [ratio["high"] - ratio["median"] for _, ratio in points]
         axes.errorbar(x, medians, yerr=[below, above], capsize=2, elinewidth=0.7, **_style(policy, index))
     axes.axhline(1, color=INK, linewidth=0.9)
-    axes.annotate("plain decoding", (0.005, 1), xycoords=("axes fraction", "data"), xytext=(0, 3),
-                  textcoords="offset points", fontsize=8, color=INK)
+    axes.annotate(
+        "plain decoding",
+        (0.005, 1),
+        xycoords=("axes fraction", "data"),
+        xytext=(0, 3),
+        textcoords="offset points",
+        fontsize=8,
+        color=INK,
+    )
     _concurrency_axis(axes, levels)
-    _label_ends(axes, {policy: (points[-1][0], points[-1][1]["median"]) for policy, points in series.items()
-                       if policy != PLAIN})
+    _label_ends(
+        axes, {policy: (points[-1][0], points[-1][1]["median"]) for policy, points in series.items() if policy != PLAIN}
+    )
     axes.set_ylabel("system throughput relative to plain decoding, ×")
     return figure
 
@@ -85,7 +93,7 @@ def rate_chart(levels: list[dict]):
         axes.grid(color=GRID, linewidth=0.6)
         axes.set_axisbelow(True)
     offered = [(level["rate"], level["rate"] * _tokens_per_request(level)) for level in levels]
-    line, = panels[0].plot(*zip(*offered), color=INK, linewidth=0.9, linestyle=(0, (1, 2)))
+    (line,) = panels[0].plot(*zip(*offered), color=INK, linewidth=0.9, linestyle=(0, (1, 2)))
     panels[0].legend([line], ["offered"], loc="lower right", fontsize=8, frameon=False)
     top = max(value for points in throughput.values() for _, value in points)
     panels[0].set_ylim(0, 1.15 * top)
@@ -123,8 +131,13 @@ def _tokens_per_request(level: dict) -> float:
 
 def _style(policy: str, index: int) -> dict:
     color = INK if policy == PLAIN else COLORS[index % len(COLORS)]
-    return {"color": color, "marker": MARKERS[index % len(MARKERS)], "markersize": 5,
-            "linestyle": DASHES[index % len(DASHES)], "linewidth": 1.4}
+    return {
+        "color": color,
+        "marker": MARKERS[index % len(MARKERS)],
+        "markersize": 5,
+        "linestyle": DASHES[index % len(DASHES)],
+        "linewidth": 1.4,
+    }
 
 
 def _concurrency_axis(axes, levels: list[dict]) -> None:
@@ -154,9 +167,17 @@ def _label_ends(axes, ends: dict[str, tuple[float, float]]) -> None:
     wanted = {name: (scale(y) - scale(low)) / (scale(high) - scale(low)) for name, (_, y) in ends.items()}
     names = sorted(wanted, key=wanted.get)
     for name, height in zip(names, _spread([wanted[name] for name in names])):
-        axes.annotate(name, ends[name], xytext=(1.03, height), textcoords="axes fraction", fontsize=8, color=INK,
-                      va="center", annotation_clip=False,
-                      arrowprops={"arrowstyle": "-", "color": LEADER, "linewidth": 0.8, "shrinkA": 1, "shrinkB": 3})
+        axes.annotate(
+            name,
+            ends[name],
+            xytext=(1.03, height),
+            textcoords="axes fraction",
+            fontsize=8,
+            color=INK,
+            va="center",
+            annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": LEADER, "linewidth": 0.8, "shrinkA": 1, "shrinkB": 3},
+        )
 
 
 def _spread(heights: list[float]) -> list[float]:

@@ -58,7 +58,14 @@ def loads_table(arms: list[LoadArm], reference: LoadArm) -> str:
     for concurrency in reference.rates:
         for arm in arms:
             ratios = round_ratios(arm, reference, concurrency)
-            rows.append([str(concurrency), arm.name, number(median(arm.rates[concurrency]), 1), number(median(ratios), 2, "×"),
-                         f"{number(min(ratios))} to {number(max(ratios))}"])
+            rows.append(
+                [
+                    str(concurrency),
+                    arm.name,
+                    number(median(arm.rates[concurrency]), 1),
+                    number(median(ratios), 2, "×"),
+                    f"{number(min(ratios))} to {number(max(ratios))}",
+                ]
+            )
     head = ["concurrency", "engine, policy", "tokens/s, system", f"median ratio to {reference.name}", "range over the rounds"]
     return table(head, rows, text_columns=(1,))

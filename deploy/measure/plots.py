@@ -60,8 +60,9 @@ def bar_chart(panels: list[BarPanel]):
     if not panels:
         return None
     heights = [len(panel.values) + 1 for panel in panels]
-    figure, grid = pyplot().subplots(len(panels), figsize=(8, 0.9 + 0.36 * sum(heights)), height_ratios=heights,
-                                     squeeze=False, layout="constrained")
+    figure, grid = pyplot().subplots(
+        len(panels), figsize=(8, 0.9 + 0.36 * sum(heights)), height_ratios=heights, squeeze=False, layout="constrained"
+    )
     for axes, panel in zip(grid[:, 0], panels):
         names = list(panel.values)[::-1]
         bars = axes.barh(names, [panel.values[name] for name in names], color=[_bar_color(name) for name in names], height=0.65)
@@ -95,8 +96,9 @@ def verify_chart(series: dict[str, dict[int, float]], limits: dict[int, float], 
         offset = (-36, 8) if value > limits.get(rows, value) else (5, -14)
         axes.annotate(f"{value:.2f}×", (rows, value), xytext=offset, textcoords="offset points", fontsize=8, color=INK)
     if limits:
-        axes.scatter(list(limits), list(limits.values()), marker="_", s=500, linewidths=2.5, color=LIMIT, zorder=3,
-                     label=limit_label)
+        axes.scatter(
+            list(limits), list(limits.values()), marker="_", s=500, linewidths=2.5, color=LIMIT, zorder=3, label=limit_label
+        )
     values = [*(value for ratios in series.values() for value in ratios.values()), *limits.values()]
     _log_axes(axes, sorted({rows for ratios in series.values() for rows in ratios}), (min(values), max(values)))
     axes.set_xlabel("rows of the verify forward (root and nodes)")
@@ -122,15 +124,21 @@ def _log_axes(axes, rows: list[int], values: tuple[float, float]) -> None:
 
 def rate_panel(rows: list[dict], title: str) -> BarPanel:
     """Tokens per second by policy. `rows`: from program_output.policies()."""
-    return BarPanel(title, {row["policy"]: row["rate"] for row in rows},
-                    {row["policy"]: f"{row['rate']:.0f}  ({number(row['speedup'], 2, '×')}, τ {row['tau']:.2f})"
-                     for row in rows})
+    return BarPanel(
+        title,
+        {row["policy"]: row["rate"] for row in rows},
+        {row["policy"]: f"{row['rate']:.0f}  ({number(row['speedup'], 2, '×')}, τ {row['tau']:.2f})" for row in rows},
+    )
 
 
 def speedup_panel(rows: list[dict], title: str) -> BarPanel:
     """Speedup over plain decoding by policy. `rows`: from program_output.policies()."""
-    return BarPanel(title, {row["policy"]: row["speedup"] for row in rows},
-                    {row["policy"]: f"{row['speedup']:.2f}×, τ {row['tau']:.2f}" for row in rows}, baseline=1.0)
+    return BarPanel(
+        title,
+        {row["policy"]: row["speedup"] for row in rows},
+        {row["policy"]: f"{row['speedup']:.2f}×, τ {row['tau']:.2f}" for row in rows},
+        baseline=1.0,
+    )
 
 
 # ---- charts of bastion-bench's results.json ----
@@ -199,15 +207,25 @@ def draw_bench_report(results: dict, folder: Path) -> list[Path]:
     by_rate = sorted(rows, key=lambda row: -row["rate"])
 
     def title(*keys: str) -> str:
-        return ", ".join(part for part in (
-            str(results.get("device", "")), Path(str(results.get("target", ""))).name,
-            *(f"{key} {settings[key]}" for key in keys if settings.get(key) is not None)) if part)
+        return ", ".join(
+            part
+            for part in (
+                str(results.get("device", "")),
+                Path(str(results.get("target", ""))).name,
+                *(f"{key} {settings[key]}" for key in keys if settings.get(key) is not None),
+            )
+            if part
+        )
 
-    return save({
-        "tokens_per_second": bar_chart([rate_panel(by_rate, "decode rate, tokens per second (without prefill)")]),
-        "committed_length": committed_length_chart(results),
-        "verify_time": verify_time_chart(results),
-        "stages": stages_chart(rows)}, folder, title("temperature", "concurrency")
+    return save(
+        {
+            "tokens_per_second": bar_chart([rate_panel(by_rate, "decode rate, tokens per second (without prefill)")]),
+            "committed_length": committed_length_chart(results),
+            "verify_time": verify_time_chart(results),
+            "stages": stages_chart(rows),
+        },
+        folder,
+        title("temperature", "concurrency"),
     ) + save(load_charts(results), folder, title("temperature"))
 
 
@@ -217,8 +235,10 @@ def main() -> int:
     args = parser.parse_args()
     file = args.folder / "results.json"
     if not is_available():
-        print(f"plots: {sys.executable} has no matplotlib: use build/venv/bin/python (created by deploy/local/setup.sh)",
-              file=sys.stderr)
+        print(
+            f"plots: {sys.executable} has no matplotlib: use build/venv/bin/python (created by deploy/local/setup.sh)",
+            file=sys.stderr,
+        )
         return 1
     try:
         paths = draw_bench_report(json.loads(file.read_text()), args.folder)

@@ -28,8 +28,14 @@ def load_json(path: Path):
 def differing_prompts(results: dict) -> dict[str, list[str]]:
     """By policy, the ids of the prompts whose output tokens differ from those of the first policy, plain decoding."""
     first, *others = results["policies"]
-    return {policy["policy"]: [mine["id"] for mine, plain in zip(policy["prompts"], first["prompts"])
-                               if mine["output_token_ids"] != plain["output_token_ids"]] for policy in others}
+    return {
+        policy["policy"]: [
+            mine["id"]
+            for mine, plain in zip(policy["prompts"], first["prompts"])
+            if mine["output_token_ids"] != plain["output_token_ids"]
+        ]
+        for policy in others
+    }
 
 
 def differing_text(results: dict) -> str:
@@ -44,9 +50,17 @@ def _cycle_means(policy: dict) -> dict:
     mean = {stage: 1e3 * sum(prompt["stage_seconds"][stage] for prompt in prompts) / cycles for stage in STAGES}
     whole = 1e3 * sum(prompt["seconds"] for prompt in prompts) / cycles
     nodes = [count for prompt in prompts for count in prompt.get("nodes_per_cycle", [])]
-    return {"policy": policy["policy"], "rate": policy["tokens_per_second"], "tau": policy["tau"], **mean, "cycle": whole,
-            "host": _share(sum(mean[stage] for stage in HOST_STAGES), whole), "nodes": sum(nodes) / len(nodes) if nodes else 0,
-            "prediction_error": policy.get("verify_prediction_error_median", 0), "prompts": len(prompts)}
+    return {
+        "policy": policy["policy"],
+        "rate": policy["tokens_per_second"],
+        "tau": policy["tau"],
+        **mean,
+        "cycle": whole,
+        "host": _share(sum(mean[stage] for stage in HOST_STAGES), whole),
+        "nodes": sum(nodes) / len(nodes) if nodes else 0,
+        "prediction_error": policy.get("verify_prediction_error_median", 0),
+        "prompts": len(prompts),
+    }
 
 
 def policies(results: dict) -> list[dict]:
@@ -82,9 +96,16 @@ def predictions(results: dict) -> list[dict]:
         for rows, predicted, seconds in policy.get("verify_trace", []):
             if seconds > 0:
                 by_rows[rows].append((1e3 * predicted, 1e3 * seconds))
-    return [{"rows": rows, "cycles": len(pairs), "predicted": median(p for p, _ in pairs),
-             "measured": median(m for _, m in pairs), "error": median(abs(p - m) / m for p, m in pairs)}
-            for rows, pairs in sorted(by_rows.items())]
+    return [
+        {
+            "rows": rows,
+            "cycles": len(pairs),
+            "predicted": median(p for p, _ in pairs),
+            "measured": median(m for _, m in pairs),
+            "error": median(abs(p - m) / m for p, m in pairs),
+        }
+        for rows, pairs in sorted(by_rows.items())
+    ]
 
 
 # ---- bastion-bench --roofline: roofline.json ----

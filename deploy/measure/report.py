@@ -22,20 +22,54 @@ def percent(value: float | None) -> str:
 
 
 def bars_table(verdicts: list[Verdict]) -> str:
-    rows = [[verdict.bar.what, verdict.bar.required, verdict.measured,
-             "**missed**" if verdict.outcome == "missed" else verdict.outcome] for verdict in verdicts]
+    rows = [
+        [
+            verdict.bar.what,
+            verdict.bar.required,
+            verdict.measured,
+            "**missed**" if verdict.outcome == "missed" else verdict.outcome,
+        ]
+        for verdict in verdicts
+    ]
     return table(["bar", "required", "measured", "verdict"], rows, text_columns=(0, 3))
 
 
 def policies_table(rows: list[dict]) -> str:
     """`rows`: from program_output.policies()."""
-    head = ["policy", "tokens/s", "vs ar", "share of ideal", "τ", "nodes", "draft ms", "verify ms", "host ms", "host share",
-            "verify prediction error", "different texts"]
-    return table(head, [[
-        row["policy"], number(row["rate"], 1), number(row["speedup"], 2, "×"),
-        f"{percent(row['share'])} of {number(row['ideal'], 2, '×')}", number(row["tau"]), number(row["nodes"], 1),
-        number(row["draft"], 3), number(row["verify"], 3), number(sum(row[stage] for stage in HOST_STAGES), 3),
-        percent(row["host"]), percent(row["prediction_error"]), f"{row['differing']} of {row['prompts']}"] for row in rows])
+    head = [
+        "policy",
+        "tokens/s",
+        "vs ar",
+        "share of ideal",
+        "τ",
+        "nodes",
+        "draft ms",
+        "verify ms",
+        "host ms",
+        "host share",
+        "verify prediction error",
+        "different texts",
+    ]
+    return table(
+        head,
+        [
+            [
+                row["policy"],
+                number(row["rate"], 1),
+                number(row["speedup"], 2, "×"),
+                f"{percent(row['share'])} of {number(row['ideal'], 2, '×')}",
+                number(row["tau"]),
+                number(row["nodes"], 1),
+                number(row["draft"], 3),
+                number(row["verify"], 3),
+                number(sum(row[stage] for stage in HOST_STAGES), 3),
+                percent(row["host"]),
+                percent(row["prediction_error"]),
+                f"{row['differing']} of {row['prompts']}",
+            ]
+            for row in rows
+        ],
+    )
 
 
 def page(title: str, intro: list[str], verdicts: list[Verdict], plots: list[Path], sections: list[str]) -> list[str]:

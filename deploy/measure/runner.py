@@ -65,8 +65,19 @@ def pair_flags(pair: Path, drafter_dtype: str = "auto") -> list:
 
 def inflate_command(profile: str, out: Path, *flags) -> list:
     """The command that grows the demo pair to `profile` and writes it to `out`."""
-    return [sys.executable, ROOT / "deploy/measure/inflate.py", "--target", DEMO / "target", "--drafter", DEMO / "drafter",
-            "--profile", profile, "--out", out, *flags]
+    return [
+        sys.executable,
+        ROOT / "deploy/measure/inflate.py",
+        "--target",
+        DEMO / "target",
+        "--drafter",
+        DEMO / "drafter",
+        "--profile",
+        profile,
+        "--out",
+        out,
+        *flags,
+    ]
 
 
 @dataclass(kw_only=True)
@@ -98,9 +109,13 @@ class Runner:
         with contextlib.ExitStack() as files:
             errors = files.enter_context(log.open("w"))
             process = subprocess.Popen(
-                [str(part) for part in argv], stdin=subprocess.DEVNULL, stderr=errors, process_group=0,
+                [str(part) for part in argv],
+                stdin=subprocess.DEVNULL,
+                stderr=errors,
+                process_group=0,
                 stdout=files.enter_context(output.open("w")) if output else errors,
-                env=os.environ | {key: str(value) for key, value in (environment or {}).items()})
+                env=os.environ | {key: str(value) for key, value in (environment or {}).items()},
+            )
         self._alive.append(process)
         return process
 
@@ -204,10 +219,26 @@ class Runner:
         has_prior = (settings.drafter / "transition_prior.safetensors").exists()
         return [
             command("verifier", "--weights", settings.dtype, *settings.engine, *memory),
-            command("drafter", "--drafter", settings.drafter, "--weights", settings.drafter_dtype, "--verifier",
-                    address["verifier"], *settings.engine, *memory),
-            command("orchestrator", "--verifier", address["verifier"], "--drafter", address["drafter"],
-                    *(["--prior", settings.drafter] if has_prior else []))]
+            command(
+                "drafter",
+                "--drafter",
+                settings.drafter,
+                "--weights",
+                settings.drafter_dtype,
+                "--verifier",
+                address["verifier"],
+                *settings.engine,
+                *memory,
+            ),
+            command(
+                "orchestrator",
+                "--verifier",
+                address["verifier"],
+                "--drafter",
+                address["drafter"],
+                *(["--prior", settings.drafter] if has_prior else []),
+            ),
+        ]
 
     def _await_health(self, name: str, endpoint: str, services: list[subprocess.Popen]) -> None:
         deadline = time.monotonic() + STARTUP_SECONDS
@@ -218,6 +249,5 @@ class Runner:
                     program = Path(service.args[0]).name
                     raise self.failure(f"{name}/{program}", program, service.returncode)
             if time.monotonic() > deadline:
-                raise Failed(f"the services were not ready after {STARTUP_SECONDS} s: "
-                             f"{self.last_line(f'{name}/health')}")
+                raise Failed(f"the services were not ready after {STARTUP_SECONDS} s: {self.last_line(f'{name}/health')}")
             time.sleep(0.1)

@@ -16,6 +16,7 @@ longer than the mean).
 The simulation leaves out the network, failures and the router's own time. It prints how many messages per
 second the router passes on.
 """
+
 import argparse
 import bisect
 import collections
@@ -64,8 +65,7 @@ class Replica:
 
     def requests_per_second(self, workload):
         """The largest rate of requests whose prefixes are all cached."""
-        seconds = (workload.output_tokens / self.rate(self.max_running) +
-                   workload.new_tokens / self.prefill_rate)
+        seconds = workload.output_tokens / self.rate(self.max_running) + workload.new_tokens / self.prefill_rate
         return 1 / seconds
 
 
@@ -180,11 +180,18 @@ def simulate(setup, kind, replicas, load, options):
         run.advance(now)
     tokens_per_second = run.tokens / options.seconds
     p50, p95 = np.percentile(run.first_tokens, (50, 95)) if run.first_tokens else (np.nan, np.nan)
-    return {"replicas": replicas, "router": kind, "requests_per_second": rate / replicas, "tokens_per_second": tokens_per_second,
-            "first_token_p50": p50, "first_token_p95": p95, "hits": run.hits / max(run.requests, 1),
-            "waiting": sum(len(queue) for queue in run.queues),
-            "messages_per_second": tokens_per_second / options.tokens_per_message,
-            "cost": options.price / 3600 * replicas / tokens_per_second * 1e6}
+    return {
+        "replicas": replicas,
+        "router": kind,
+        "requests_per_second": rate / replicas,
+        "tokens_per_second": tokens_per_second,
+        "first_token_p50": p50,
+        "first_token_p95": p95,
+        "hits": run.hits / max(run.requests, 1),
+        "waiting": sum(len(queue) for queue in run.queues),
+        "messages_per_second": tokens_per_second / options.tokens_per_message,
+        "cost": options.price / 3600 * replicas / tokens_per_second * 1e6,
+    }
 
 
 def at_target(setup, kind, replicas, options):
@@ -201,26 +208,32 @@ def at_target(setup, kind, replicas, options):
 
 
 def print_table(figures):
-    print(f"{'replicas':>8} {'router':>7} {'requests/s each':>16} {'tokens/s each':>14} {'first token p50, p95 (s)':>25} "
-          f"{'cached':>7} {'cost of 10^6 tokens':>20} {'messages/s':>11}")
+    print(
+        f"{'replicas':>8} {'router':>7} {'requests/s each':>16} {'tokens/s each':>14} {'first token p50, p95 (s)':>25} "
+        f"{'cached':>7} {'cost of 10^6 tokens':>20} {'messages/s':>11}"
+    )
     for one in figures:
         first = f"{one['first_token_p50']:.3f}, {one['first_token_p95']:.3f}"
-        print(f"{one['replicas']:8} {one['router']:>7} {one['requests_per_second']:16.1f} "
-              f"{one['tokens_per_second'] / one['replicas']:14.0f} {first:>25} {one['hits']:7.0%} "
-              f"{one['cost']:20.3f} {one['messages_per_second']:11.0f}")
+        print(
+            f"{one['replicas']:8} {one['router']:>7} {one['requests_per_second']:16.1f} "
+            f"{one['tokens_per_second'] / one['replicas']:14.0f} {first:>25} {one['hits']:7.0%} "
+            f"{one['cost']:20.3f} {one['messages_per_second']:11.0f}"
+        )
 
 
 def draw(figures, path):
     from chart_style import COLORS, INK, pyplot
-    plots = [("tokens per second and replica", lambda one: one["tokens_per_second"] / one["replicas"]),
-             ("time to first token, median, s", lambda one: one["first_token_p50"]),
-             ("cost of 10⁶ tokens", lambda one: one["cost"])]
+
+    plots = [
+        ("tokens per second and replica", lambda one: one["tokens_per_second"] / one["replicas"]),
+        ("time to first token, median, s", lambda one: one["first_token_p50"]),
+        ("cost of 10⁶ tokens", lambda one: one["cost"]),
+    ]
     figure, panels = pyplot().subplots(1, 3, figsize=(11, 3.6), layout="constrained")
     for axes, (label, value) in zip(panels, plots):
         for index, kind in enumerate(ROUTERS):
             points = [(one["replicas"], value(one)) for one in figures if one["router"] == kind]
-            axes.plot(*zip(*points), marker="osD"[index], linestyle=("-", "--", "-.")[index],
-                      color=COLORS[index], label=kind)
+            axes.plot(*zip(*points), marker="osD"[index], linestyle=("-", "--", "-.")[index], color=COLORS[index], label=kind)
         axes.set_xscale("log")
         axes.set_ylim(bottom=0)
         axes.set_xlabel("replicas")
@@ -234,8 +247,12 @@ def curve_of(path, policy):
     """Tokens per second by live requests, from a results.json of bastion-bench with --concurrency."""
     with open(path, encoding="utf-8") as file:
         levels = json.load(file)["levels"]
-    curve = {level["concurrency"]: arm["system_tokens_per_second"] for level in levels
-             for arm in level["arms"] if arm["policy"] == policy}
+    curve = {
+        level["concurrency"]: arm["system_tokens_per_second"]
+        for level in levels
+        for arm in level["arms"]
+        if arm["policy"] == policy
+    }
     if not curve:
         sys.exit(f"scaling: {path} has no arm {policy}: pass --policies ar,{policy} to bastion-bench")
     return curve
@@ -243,8 +260,9 @@ def curve_of(path, policy):
 
 def parse(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", help="results.json of bastion-bench --concurrency 1,2,4,… (default: the "
-                                          "demo pair's curve)")
+    parser.add_argument(
+        "--results", help="results.json of bastion-bench --concurrency 1,2,4,… (default: the demo pair's curve)"
+    )
     parser.add_argument("--policy", default="default", help="the arm of --results")
     parser.add_argument("--replicas", default="1,3,10,30,100,300,1000")
     parser.add_argument("--target", type=float, default=0.25, help="time to first token, p95, in seconds")
@@ -272,8 +290,14 @@ def parse(arguments=None):
 def main():
     options = parse()
     curve = curve_of(options.results, options.policy) if options.results else DEMO_CURVE
-    replica = Replica(curve, options.prefill_rate, options.prefill_rows, options.tokens_per_cycle,
-                      options.max_running, options.cached_sessions)
+    replica = Replica(
+        curve,
+        options.prefill_rate,
+        options.prefill_rows,
+        options.tokens_per_cycle,
+        options.max_running,
+        options.cached_sessions,
+    )
     workload = Workload(options.prefix_tokens, options.new_tokens, options.output_tokens, options.sessions)
     figures = []
     for replicas in map(int, options.replicas.split(",")):

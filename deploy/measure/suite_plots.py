@@ -59,8 +59,13 @@ def policy_label(policy: str) -> str:
 
 
 def _grid(panels: list[dict], columns: int, height: float = 4.0):
-    figure, axes = pyplot().subplots(len(panels), columns, figsize=(8 if columns == 1 else 5.2 * columns, height * len(panels)),
-                                     squeeze=False, layout="constrained")
+    figure, axes = pyplot().subplots(
+        len(panels),
+        columns,
+        figsize=(8 if columns == 1 else 5.2 * columns, height * len(panels)),
+        squeeze=False,
+        layout="constrained",
+    )
     for row, panel in zip(axes, panels):
         row[0].set_title(panel_title(panel), fontsize=8, loc="left", color=INK)
         for one in row:
@@ -83,8 +88,10 @@ def _legend(axes) -> None:
 def _errors(rows: list[dict]) -> list[list[float]]:
     """The distances from the speedups to the ends of their 95 % intervals."""
     spreads = [row["speedup_95"] or [row["speedup"]] * 2 for row in rows]
-    return [[max(0, row["speedup"] - low) for row, (low, _) in zip(rows, spreads)],
-            [max(0, high - row["speedup"]) for row, (_, high) in zip(rows, spreads)]]
+    return [
+        [max(0, row["speedup"] - low) for row, (low, _) in zip(rows, spreads)],
+        [max(0, high - row["speedup"]) for row, (_, high) in zip(rows, spreads)],
+    ]
 
 
 # ---- charts ----
@@ -131,10 +138,13 @@ def acceptance_latency(panels: list[dict]):
         sizes = [budget(row["policy"]) + 1 for row in rows]
         left.plot(sizes, [row["tau"] for row in rows], marker="o", color=COLORS[0])
         left.set_ylabel("τ, committed tokens per cycle")
-        parts = {"draft": [row["seconds"]["draft"] for row in rows],
-                 "auxiliary": [sum(row["seconds"][stage] for stage in ("tree", "commit", "transfer", "verify_queue"))
-                               for row in rows],
-                 "verify": [row["seconds"]["verify"] for row in rows]}
+        parts = {
+            "draft": [row["seconds"]["draft"] for row in rows],
+            "auxiliary": [
+                sum(row["seconds"][stage] for stage in ("tree", "commit", "transfer", "verify_queue")) for row in rows
+            ],
+            "verify": [row["seconds"]["verify"] for row in rows],
+        }
         below = [0.0] * len(rows)
         for (name, seconds), color in zip(parts.items(), COLORS):
             right.bar(range(len(rows)), [1e3 * value for value in seconds], bottom=below, label=name, color=color, width=0.65)
@@ -155,12 +165,21 @@ def budget_policies(panels: list[dict]):
         fixed = fixed_rows(rows)
         if not fixed:
             return None
-        axes.errorbar([budget(row["policy"]) for row in fixed], [row["speedup"] for row in fixed], yerr=_errors(fixed),
-                      marker="o", capsize=2, color=COLORS[0], label="fixed budget")
+        axes.errorbar(
+            [budget(row["policy"]) for row in fixed],
+            [row["speedup"] for row in fixed],
+            yerr=_errors(fixed),
+            marker="o",
+            capsize=2,
+            color=COLORS[0],
+            label="fixed budget",
+        )
         axes.axhline(_mean_oracle(panel), linestyle="--", color=GOLD, label="oracle")
         chosen = [row for row in rows if row["policy"] != PLAIN and budget(row["policy"]) is None]
         for row, color in zip(chosen, [GREEN, *COLORS[1:]]):
-            axes.plot([row["nodes"]], [row["speedup"]], marker="*", markersize=14, linestyle="", color=color, label=row["policy"])
+            axes.plot(
+                [row["nodes"]], [row["speedup"]], marker="*", markersize=14, linestyle="", color=color, label=row["policy"]
+            )
         _powers(axes, [budget(row["policy"]) for row in fixed], "nodes of the tree (mean, where a policy chooses)")
         axes.set_ylabel("speedup over plain decoding, ×")
         _legend(axes)
@@ -186,8 +205,13 @@ def path_score(panels: list[dict]):
         y = [accepted + 0.3 * ((37 * index) % 100 / 100 - 0.5) for index, (_, accepted) in enumerate(lengths["sample"])]
         axes.scatter(x, y, s=6, alpha=0.35, color=COLORS[0])
         axes.plot([0, max(x)], [0, max(x)], color=INK, linewidth=0.8)
-        axes.annotate(f"Pearson {lengths['pearson']:.2f}, Spearman {lengths['spearman']:.2f}, {lengths['cycles']} cycles",
-                      (0.02, 0.94), xycoords="axes fraction", fontsize=8, color=INK)
+        axes.annotate(
+            f"Pearson {lengths['pearson']:.2f}, Spearman {lengths['spearman']:.2f}, {lengths['cycles']} cycles",
+            (0.02, 0.94),
+            xycoords="axes fraction",
+            fontsize=8,
+            color=INK,
+        )
         axes.set_xlabel(f"expected accepted nodes of {rows[0]['policy']}, Â without the root")
         axes.set_ylabel("accepted nodes")
     return figure
@@ -200,10 +224,21 @@ def speedup_bars(panels: list[dict]):
         rows = [row for row in first_cell(panel) if row["policy"] != PLAIN]
         if not rows:
             return None
-        bars = axes.bar([policy_label(row["policy"]) for row in rows], [row["speedup"] for row in rows], yerr=_errors(rows), capsize=3,
-                        color=[COLORS[index % len(COLORS)] for index in range(len(rows))], width=0.6)
-        axes.bar_label(bars, [f"{row['speedup']:.2f}×\nτ {row['tau']:.2f}, N {row['nodes']:.0f}" for row in rows], padding=3,
-                       fontsize=7, color=INK)
+        bars = axes.bar(
+            [policy_label(row["policy"]) for row in rows],
+            [row["speedup"] for row in rows],
+            yerr=_errors(rows),
+            capsize=3,
+            color=[COLORS[index % len(COLORS)] for index in range(len(rows))],
+            width=0.6,
+        )
+        axes.bar_label(
+            bars,
+            [f"{row['speedup']:.2f}×\nτ {row['tau']:.2f}, N {row['nodes']:.0f}" for row in rows],
+            padding=3,
+            fontsize=7,
+            color=INK,
+        )
         axes.margins(y=0.25)
         axes.axhline(1, color=INK, linewidth=0.8)
         axes.set_ylabel("speedup over plain decoding, ×")
@@ -221,8 +256,14 @@ def verify_latency(panels: list[dict]):
         for context, color in zip(sorted({point["context"] for point in points}), COLORS):
             line = sorted((point for point in points if point["context"] == context), key=lambda point: point["rows"])
             rows = [point["rows"] for point in line]
-            axes.plot(rows, [1e3 * point["seconds"] for point in line], linestyle="", marker="o", color=color,
-                      label=f"measured, context {context}")
+            axes.plot(
+                rows,
+                [1e3 * point["seconds"] for point in line],
+                linestyle="",
+                marker="o",
+                color=color,
+                label=f"measured, context {context}",
+            )
             axes.plot(rows, [1e3 * point["roofline_seconds"] for point in line], linestyle="--", linewidth=1, color=color)
             axes.plot(rows, [1e3 * point["static_seconds"] for point in line], linewidth=1.2, color=color)
         _powers(axes, sorted({point["rows"] for point in points}), "rows of the verify forward")
@@ -240,9 +281,18 @@ def budget_curve(panels: list[dict]):
         fixed, chain = fixed_rows(rows), next((row for row in rows if row["policy"] == "chain"), None)
         if not fixed:
             return None
-        for axes, key, label in zip(line, ("tau", "speedup"), ("τ, committed tokens per cycle", "speedup over plain decoding, ×")):
-            axes.errorbar([budget(row["policy"]) for row in fixed], [row[key] for row in fixed],
-                          yerr=_errors(fixed) if key == "speedup" else None, marker="o", capsize=2, color=COLORS[0], label="tree")
+        for axes, key, label in zip(
+            line, ("tau", "speedup"), ("τ, committed tokens per cycle", "speedup over plain decoding, ×")
+        ):
+            axes.errorbar(
+                [budget(row["policy"]) for row in fixed],
+                [row[key] for row in fixed],
+                yerr=_errors(fixed) if key == "speedup" else None,
+                marker="o",
+                capsize=2,
+                color=COLORS[0],
+                label="tree",
+            )
             if chain:
                 axes.axhline(chain[key], linestyle="--", color=LIMIT, label="chain")
             _powers(axes, [budget(row["policy"]) for row in fixed], "nodes of the tree")
@@ -261,9 +311,13 @@ def committed_length_bars(panels: list[dict]):
             return None
         for index, row in enumerate(shown):
             cycles = sum(count for _, count in row["committed_lengths"])
-            axes.bar([length + 0.4 * (index - 0.5) for length, _ in row["committed_lengths"]],
-                     [100 * count / cycles for _, count in row["committed_lengths"]], 0.4, color=COLORS[index],
-                     label=f"{row['policy']} (τ {row['tau']:.2f}, {row['speedup']:.2f}×)")
+            axes.bar(
+                [length + 0.4 * (index - 0.5) for length, _ in row["committed_lengths"]],
+                [100 * count / cycles for _, count in row["committed_lengths"]],
+                0.4,
+                color=COLORS[index],
+                label=f"{row['policy']} (τ {row['tau']:.2f}, {row['speedup']:.2f}×)",
+            )
         axes.set_xticks(range(1, max(length for row in shown for length, _ in row["committed_lengths"]) + 1))
         axes.set_xlabel("tokens committed by a cycle")
         axes.set_ylabel("share of cycles, %")
@@ -280,10 +334,17 @@ def throughput_bars(panels: list[dict]):
             return None
         names = [policy_label(row["policy"]) for row in rows]
         for axes, key, text in zip(line, ("stream_tokens_per_second", "speedup"), ("tokens per second", "speedup, ×")):
-            bars = axes.barh(names, [row[key] for row in rows], height=0.65,
-                             xerr=_errors(rows) if key == "speedup" else None, capsize=3,
-                             color=[COLORS[3] if row["policy"] == PLAIN else COLORS[0] for row in rows])
-            axes.bar_label(bars, [f"{row[key]:.{0 if key != 'speedup' else 2}f}" for row in rows], padding=3, fontsize=8, color=INK)
+            bars = axes.barh(
+                names,
+                [row[key] for row in rows],
+                height=0.65,
+                xerr=_errors(rows) if key == "speedup" else None,
+                capsize=3,
+                color=[COLORS[3] if row["policy"] == PLAIN else COLORS[0] for row in rows],
+            )
+            axes.bar_label(
+                bars, [f"{row[key]:.{0 if key != 'speedup' else 2}f}" for row in rows], padding=3, fontsize=8, color=INK
+            )
             axes.margins(x=0.15)
             axes.set_xlabel(text)
         line[1].set_yticks([])
@@ -299,16 +360,35 @@ def prompt_lengths(panels: list[dict]):
             return None
         for axes, key, label in zip(line, ("stream_tokens_per_second", "speedup"), ("tokens per second", "speedup, ×")):
             for index, policy in enumerate(dict.fromkeys(row["policy"] for row in panel["figures"])):
-                rows = sorted((row for row in cells(panel, policy=policy) if row["concurrency"] == 1),
-                              key=lambda row: row["prompt_tokens"])
-                axes.plot([row["prompt_tokens"] for row in rows], [row[key] for row in rows], marker="o",
-                          color=INK if policy == PLAIN else COLORS[index % len(COLORS)], label=policy_label(policy))
+                rows = sorted(
+                    (row for row in cells(panel, policy=policy) if row["concurrency"] == 1),
+                    key=lambda row: row["prompt_tokens"],
+                )
+                axes.plot(
+                    [row["prompt_tokens"] for row in rows],
+                    [row[key] for row in rows],
+                    marker="o",
+                    color=INK if policy == PLAIN else COLORS[index % len(COLORS)],
+                    label=policy_label(policy),
+                )
             axes.set_xlabel("tokens of the prompt")
             axes.set_ylabel(label)
             _legend(axes)
     return figure
 
 
-_CHARTS = {chart.__name__: chart for chart in (
-    speedup_by_dataset, acceptance_latency, budget_policies, path_score, speedup_bars, verify_latency, budget_curve,
-    committed_length_bars, throughput_bars, prompt_lengths)}
+_CHARTS = {
+    chart.__name__: chart
+    for chart in (
+        speedup_by_dataset,
+        acceptance_latency,
+        budget_policies,
+        path_score,
+        speedup_bars,
+        verify_latency,
+        budget_curve,
+        committed_length_bars,
+        throughput_bars,
+        prompt_lengths,
+    )
+}

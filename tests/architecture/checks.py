@@ -10,7 +10,6 @@ import english_checks
 import rules
 from source import Finding, Scan
 
-
 _SETTING = re.compile(r"\b(secure_getenv|getenv)\s*\(|\bABSL_(DECLARE_)?FLAG\s*\(|\babsl::GetFlag\b")
 
 
@@ -71,7 +70,7 @@ def unused_permissions(files):
 def _cycle(folder, graph, above=()):
     """The first cycle of folders that is reachable from folder, or None."""
     if folder in above:
-        return [*above[above.index(folder):], folder]
+        return [*above[above.index(folder) :], folder]
     found = (_cycle(below, graph, (*above, folder)) for below in graph.get(folder, ()))
     return next((cycle for cycle in found if cycle), None)
 
@@ -146,8 +145,7 @@ def flags_and_environment(files):
 def file_length(files):
     for file in files:
         if file.is_code and len(file.lines) > rules.MAX_FILE_LINES:
-            yield Finding(file.path, rules.MAX_FILE_LINES + 1,
-                          f"{len(file.lines)} lines, at most {rules.MAX_FILE_LINES}")
+            yield Finding(file.path, rules.MAX_FILE_LINES + 1, f"{len(file.lines)} lines, at most {rules.MAX_FILE_LINES}")
 
 
 def _python_functions(file):
@@ -168,11 +166,11 @@ def function_size(files):
             found = _python_functions(file)
         for name, line, parameters, body in found:
             if body > rules.MAX_FUNCTION_LINES:
-                yield Finding(file.path, line,
-                              f"{name} is {body} lines long, at most {rules.MAX_FUNCTION_LINES}")
+                yield Finding(file.path, line, f"{name} is {body} lines long, at most {rules.MAX_FUNCTION_LINES}")
             if parameters > rules.MAX_PARAMETERS:
-                yield Finding(file.path, line, f"{name} has {parameters} parameters, at most "
-                                               f"{rules.MAX_PARAMETERS}: pass a struct")
+                yield Finding(
+                    file.path, line, f"{name} has {parameters} parameters, at most {rules.MAX_PARAMETERS}: pass a struct"
+                )
 
 
 def unseen_functions(files):
@@ -186,8 +184,9 @@ def config_size(files):
     for file in files:
         for struct in Scan(file.text).structs if file.is_cpp else ():
             if struct.name.endswith(rules.CONFIG_NAMES) and struct.fields > rules.MAX_CONFIG_FIELDS:
-                yield Finding(file.path, struct.line, f"{struct.name} has {struct.fields} fields, "
-                                                      f"at most {rules.MAX_CONFIG_FIELDS}")
+                yield Finding(
+                    file.path, struct.line, f"{struct.name} has {struct.fields} fields, at most {rules.MAX_CONFIG_FIELDS}"
+                )
 
 
 def open_tasks(files):
@@ -201,7 +200,8 @@ def open_tasks(files):
 
 _STATEMENT = re.compile(
     r"//\s*(return\b.*;|#\s*include\b[^;]*|(auto|int|const|if|for|while|std::)\b.*[;{]|"
-    r"[\w.:]+(->|\.)\w+\(.*\);|\w+\(.*\);|\w[\w.\[\]]* [-+*/]?= .*;|\})$")
+    r"[\w.:]+(->|\.)\w+\(.*\);|\w+\(.*\);|\w[\w.\[\]]* [-+*/]?= .*;|\})$"
+)
 
 
 def commented_out_code(files):
@@ -301,7 +301,26 @@ def watched_paths(files, exists=lambda path: bool(glob.glob(path))):
                     yield Finding(file.path, number, f"watches {path}, which does not exist")
 
 
-CHECKS = [include_direction, include_cycles, unused_permissions, restricted_libraries, torch_and_protos,
-          conditional_compilation, header_guards, flags_and_environment, file_length, function_size,
-          unseen_functions, config_size, open_tasks, commented_out_code, links, anchors, documentation_length,
-          required_files, watched_paths, cmake_checks.linked_dependencies, english_checks.plain_english]
+CHECKS = [
+    include_direction,
+    include_cycles,
+    unused_permissions,
+    restricted_libraries,
+    torch_and_protos,
+    conditional_compilation,
+    header_guards,
+    flags_and_environment,
+    file_length,
+    function_size,
+    unseen_functions,
+    config_size,
+    open_tasks,
+    commented_out_code,
+    links,
+    anchors,
+    documentation_length,
+    required_files,
+    watched_paths,
+    cmake_checks.linked_dependencies,
+    english_checks.plain_english,
+]

@@ -20,7 +20,7 @@ _REMOVE = re.compile(r"\blist\s*\(REMOVE_ITEM (\w+)\s([^()]*)\)")
 @dataclasses.dataclass(frozen=True)
 class Target:
     name: str
-    cmake: str      # Path of the CMakeLists.txt that declares it.
+    cmake: str  # Path of the CMakeLists.txt that declares it.
     line: int
     sources: tuple  # Paths from the root.
     deps: frozenset
@@ -42,8 +42,12 @@ def _variables(text, folder, paths):
     variables = {name: value.split() for name, value in _SET.findall(text)}
     inside = [os.path.relpath(path, folder) for path in paths if path.startswith(folder + "/")]
     for name, patterns in _GLOB.findall(text):
-        variables[name] = [path for pattern in patterns.split() for path in inside
-                           if path.count("/") == pattern.count("/") and fnmatch.fnmatch(path, pattern)]
+        variables[name] = [
+            path
+            for pattern in patterns.split()
+            for path in inside
+            if path.count("/") == pattern.count("/") and fnmatch.fnmatch(path, pattern)
+        ]
     for name, removed in _REMOVE.findall(text):
         variables[name] = [path for path in variables[name] if path not in removed.split()]
     return variables
@@ -61,13 +65,19 @@ def targets_of(file, paths):
             words += variables.get(variable.group(1), []) if variable else [word]
         sections = _sections(words)
         sources = tuple(os.path.join(folder, s) for s in sections.get("SRCS", ()))
-        yield Target(sections["NAME"][0], file.path, text.count("\n", 0, call.start()) + 1, sources,
-                     frozenset(sections.get("DEPS", ())))
+        yield Target(
+            sections["NAME"][0], file.path, text.count("\n", 0, call.start()) + 1, sources, frozenset(sections.get("DEPS", ()))
+        )
     for call in _PLAIN.finditer(text):
         name, sources = call.groups()
         deps = " ".join(re.findall(_LINK.format(name), text))
-        yield Target(name, file.path, text.count("\n", 0, call.start()) + 1,
-                     tuple(os.path.join(folder, s) for s in sources.split()), frozenset(deps.split()))
+        yield Target(
+            name,
+            file.path,
+            text.count("\n", 0, call.start()) + 1,
+            tuple(os.path.join(folder, s) for s in sources.split()),
+            frozenset(deps.split()),
+        )
 
 
 def _owners(targets):
@@ -110,8 +120,7 @@ def linked_dependencies(files):
                 if owners and target.name not in owners and not _listed(owners, target.deps):
                     missing.setdefault(" or ".join(sorted(owners)), included)
         for owner, included in sorted(missing.items()):
-            yield Finding(target.cmake, target.line,
-                          f"{target.name} includes {included} but does not list {owner}")
+            yield Finding(target.cmake, target.line, f"{target.name} includes {included} but does not list {owner}")
 
 
 def _listed(owners, deps):

@@ -12,8 +12,13 @@ _WORDS = re.compile(rf"\b({'|'.join(AVOIDED)})\b", re.IGNORECASE)
 _FRAGMENT = re.compile(r"(?://+!?<?|#+|\"\"\"|/\*+)\s*O" r"f\b|^\s*\"O" r"f\s|,\s*\"O" r"f\s[^\"]*\"\)")
 
 # Data files, which this project did not write or must not change.
-_DATA = ("deploy/demo_model/target/", "deploy/demo_model/drafter/", "deploy/demo_model_neox/target/",
-         "deploy/demo_model_neox/drafter/", "tests/parity/goldens/")
+_DATA = (
+    "deploy/demo_model/target/",
+    "deploy/demo_model/drafter/",
+    "deploy/demo_model_neox/target/",
+    "deploy/demo_model_neox/drafter/",
+    "tests/parity/goldens/",
+)
 
 
 def plain_english(files):
@@ -25,4 +30,4 @@ def plain_english(files):
             if found := _WORDS.search(line):
                 yield Finding(file.path, number, f"avoid '{found.group()}'; say it in plain English")
             if file.is_code and _FRAGMENT.search(line):
-                yield Finding(file.path, number, "a comment begins with a fragment ('O" "f ...')")
+                yield Finding(file.path, number, "a comment begins with a fragment ('Of ...')")

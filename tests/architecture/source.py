@@ -74,15 +74,19 @@ def read_tree(root):
 
 _NOISE = re.compile(
     r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\''
-    r"|^[ \t]*#(?:\\\n|[^\n])*", re.DOTALL | re.MULTILINE)
+    r"|^[ \t]*#(?:\\\n|[^\n])*",
+    re.DOTALL | re.MULTILINE,
+)
 
 
 def skeleton(text):
     """Removes comments, literals and preprocessor lines from C++. Line numbers do not change."""
+
     def blank(match):
         piece = match.group(0)
         filler = '""' if piece[0] in "\"'R" else ""
         return filler + "\n" * piece.count("\n")
+
     return _NOISE.sub(blank, re.sub(r"(?<=\d)'(?=\d)", "", text))
 
 
@@ -104,7 +108,7 @@ def _split(text):
     for i, char in enumerate(text):
         if char in "([{<":
             depth += 1
-        elif char in ")]}>" and text[i - 1:i + 1] != "->":
+        elif char in ")]}>" and text[i - 1 : i + 1] != "->":
             depth -= 1
         elif char == "," and depth == 0:
             parts.append(text[start:i])
@@ -123,7 +127,7 @@ def _callable(head):
         return None
     depth = 0
     for at, char in enumerate(head):
-        if char == "<" and "operator" not in head[max(0, at - 9):at + 1]:
+        if char == "<" and "operator" not in head[max(0, at - 9) : at + 1]:
             depth += 1
         elif char == ">" and head[at - 1] != "-":
             depth -= 1
@@ -133,19 +137,21 @@ def _callable(head):
             match = _CALLABLE.search(head[:at])
             if not match or re.fullmatch(r"[A-Z][A-Z0-9_]{2,}", match.group(1)):  # A macro.
                 return None
-            inside = head[at + 1:_matching(head, at, "(", ")")]
+            inside = head[at + 1 : _matching(head, at, "(", ")")]
             return match.group(1), 0 if inside.strip() == "void" else len(_split(inside))
     return None
 
 
 _CONTAINER = re.compile(
-    r"^\s*(?:template\s*<.*>\s*)?(?:inline\s+)?(?:namespace|class|struct|union|enum|extern)\b[^(]*$",
-    re.DOTALL)
+    r"^\s*(?:template\s*<.*>\s*)?(?:inline\s+)?(?:namespace|class|struct|union|enum|extern)\b[^(]*$", re.DOTALL
+)
 _INITIALIZER = re.compile(r"\)[^{};]*(?<!:):(?!:).*[\w>]\s*$", re.DOTALL)
 
 
 # The head of a function's definition outside of its class. It begins in the first column.
-_MEMBER = re.compile(r"^(?:[A-Za-z_][^\n;={}()]*[\s*&])?(?:\w+(?:<[^\n;(){}]*>)?::)+(~?(?!operator\b)\w+)\((?=[^;]*?\)[^;()]*\{)", re.MULTILINE)
+_MEMBER = re.compile(
+    r"^(?:[A-Za-z_][^\n;={}()]*[\s*&])?(?:\w+(?:<[^\n;(){}]*>)?::)+(~?(?!operator\b)\w+)\((?=[^;]*?\)[^;()]*\{)", re.MULTILINE
+)
 
 
 class Scan:

@@ -45,14 +45,17 @@ class PackTest(unittest.TestCase):
     def library(self, folder: Path, name: str, megabytes: int = 0) -> Path:
         """A library whose function `name` returns 7, with this much data."""
         data = f"char data_{name}[{megabytes * 1000000 + 1}] = {{1}};\n"
-        return self.compile(folder / f"lib{name}.so", f"{data}int {name}(void) {{ return 7; }}", "-shared", "-fPIC",
-                            f"-Wl,-soname,lib{name}.so")
+        return self.compile(
+            folder / f"lib{name}.so", f"{data}int {name}(void) {{ return 7; }}", "-shared", "-fPIC", f"-Wl,-soname,lib{name}.so"
+        )
 
     def write_programs(self, *libraries: Path) -> None:
         """Programs that return the sum of the libraries' functions."""
         names = [library.stem.removeprefix("lib") for library in libraries]
-        source = "".join(f"int {name}(void);\n" for name in names) + \
-            f"int main(void) {{ return {' + '.join([f'{name}()' for name in names] + ['0'])}; }}\n"
+        source = (
+            "".join(f"int {name}(void);\n" for name in names)
+            + f"int main(void) {{ return {' + '.join([f'{name}()' for name in names] + ['0'])}; }}\n"
+        )
         path = ":".join(str(library.parent) for library in libraries) or str(self.lib)
         self.compile(self.bin / PROGRAMS[0], source, *map(str, libraries), f"-Wl,-rpath,{path}", "-Wl,--disable-new-dtags")
         for name in PROGRAMS[1:]:
@@ -60,8 +63,9 @@ class PackTest(unittest.TestCase):
 
     def pack(self, *flags: str) -> Path:
         environment = os.environ | {"PATH": f"{self.root / 'tools'}:{os.environ['PATH']}"}
-        done = subprocess.run([self.root / "tests/gpu/pack.sh", *flags], env=environment, capture_output=True, text=True,
-                              check=False)
+        done = subprocess.run(
+            [self.root / "tests/gpu/pack.sh", *flags], env=environment, capture_output=True, text=True, check=False
+        )
         self.assertEqual(done.returncode, 0, done.stderr)
         return self.root / "build/cuda/pack"
 

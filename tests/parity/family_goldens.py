@@ -34,87 +34,233 @@ class Family:
 
 
 def _config(architecture: str, model_type: str, **fields: object) -> dict:
-    return {"architectures": [architecture], "model_type": model_type, "vocab_size": VOCABULARY,
-            "num_hidden_layers": 2, "max_position_embeddings": 256, "bos_token_id": 1, "eos_token_id": 0, **fields}
+    return {
+        "architectures": [architecture],
+        "model_type": model_type,
+        "vocab_size": VOCABULARY,
+        "num_hidden_layers": 2,
+        "max_position_embeddings": 256,
+        "bos_token_id": 1,
+        "eos_token_id": 0,
+        **fields,
+    }
 
 
 def _llama(**fields: object) -> dict:
-    return _config("LlamaForCausalLM", "llama", **{
-        "hidden_size": 32, "intermediate_size": 40, "num_attention_heads": 2, "num_key_value_heads": 1,
-        "hidden_act": "silu", "rms_norm_eps": 1e-5, "attention_bias": False, "mlp_bias": False,
-        "pretraining_tp": 1, **fields})
+    return _config(
+        "LlamaForCausalLM",
+        "llama",
+        **{
+            "hidden_size": 32,
+            "intermediate_size": 40,
+            "num_attention_heads": 2,
+            "num_key_value_heads": 1,
+            "hidden_act": "silu",
+            "rms_norm_eps": 1e-5,
+            "attention_bias": False,
+            "mlp_bias": False,
+            "pretraining_tp": 1,
+            **fields,
+        },
+    )
 
 
 def _neox(**fields: object) -> dict:
-    return _config("GPTNeoXForCausalLM", "gpt_neox", **{
-        "hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 2, "hidden_act": "gelu",
-        "layer_norm_eps": 1e-5, "use_parallel_residual": True, **fields})
+    return _config(
+        "GPTNeoXForCausalLM",
+        "gpt_neox",
+        **{
+            "hidden_size": 32,
+            "intermediate_size": 64,
+            "num_attention_heads": 2,
+            "hidden_act": "gelu",
+            "layer_norm_eps": 1e-5,
+            "use_parallel_residual": True,
+            **fields,
+        },
+    )
 
 
 def _moe(**fields: object) -> dict:
-    return _config("Qwen3MoeForCausalLM", "qwen3_moe", **{
-        "hidden_size": 32, "intermediate_size": 40, "moe_intermediate_size": 16, "num_attention_heads": 2,
-        "num_key_value_heads": 1, "head_dim": 16, "hidden_act": "silu", "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
-        "attention_bias": False, **fields})
+    return _config(
+        "Qwen3MoeForCausalLM",
+        "qwen3_moe",
+        **{
+            "hidden_size": 32,
+            "intermediate_size": 40,
+            "moe_intermediate_size": 16,
+            "num_attention_heads": 2,
+            "num_key_value_heads": 1,
+            "head_dim": 16,
+            "hidden_act": "silu",
+            "rms_norm_eps": 1e-6,
+            "rope_theta": 10000.0,
+            "attention_bias": False,
+            **fields,
+        },
+    )
 
 
 def _qwen2(**fields: object) -> dict:
-    return _config("Qwen2ForCausalLM", "qwen2", **{
-        "hidden_size": 48, "intermediate_size": 40, "num_attention_heads": 3, "num_key_value_heads": 1,
-        "hidden_act": "silu", "rms_norm_eps": 1e-6, "rope_theta": 1000000.0, "use_sliding_window": False,
-        "sliding_window": 128, "max_window_layers": 2, "tie_word_embeddings": True, **fields})
+    return _config(
+        "Qwen2ForCausalLM",
+        "qwen2",
+        **{
+            "hidden_size": 48,
+            "intermediate_size": 40,
+            "num_attention_heads": 3,
+            "num_key_value_heads": 1,
+            "hidden_act": "silu",
+            "rms_norm_eps": 1e-6,
+            "rope_theta": 1000000.0,
+            "use_sliding_window": False,
+            "sliding_window": 128,
+            "max_window_layers": 2,
+            "tie_word_embeddings": True,
+            **fields,
+        },
+    )
 
 
 def _mistral(**fields: object) -> dict:
-    return _config("MistralForCausalLM", "mistral", **{
-        "hidden_size": 32, "intermediate_size": 40, "num_attention_heads": 2, "num_key_value_heads": 1,
-        "hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": False, **fields})
+    return _config(
+        "MistralForCausalLM",
+        "mistral",
+        **{
+            "hidden_size": 32,
+            "intermediate_size": 40,
+            "num_attention_heads": 2,
+            "num_key_value_heads": 1,
+            "hidden_act": "silu",
+            "rms_norm_eps": 1e-5,
+            "rope_theta": 10000.0,
+            "tie_word_embeddings": False,
+            **fields,
+        },
+    )
 
 
 def _smollm3(**fields: object) -> dict:
-    return _config("SmolLM3ForCausalLM", "smollm3", **{
-        "hidden_size": 32, "intermediate_size": 40, "num_attention_heads": 2, "num_key_value_heads": 1,
-        "hidden_act": "silu", "rms_norm_eps": 1e-6, "rope_theta": 50000.0, "attention_bias": False, "mlp_bias": False,
-        "use_sliding_window": False, "sliding_window": None, "max_window_layers": 28, "pretraining_tp": 2,
-        "pad_token_id": None, **fields})
+    return _config(
+        "SmolLM3ForCausalLM",
+        "smollm3",
+        **{
+            "hidden_size": 32,
+            "intermediate_size": 40,
+            "num_attention_heads": 2,
+            "num_key_value_heads": 1,
+            "hidden_act": "silu",
+            "rms_norm_eps": 1e-6,
+            "rope_theta": 50000.0,
+            "attention_bias": False,
+            "mlp_bias": False,
+            "use_sliding_window": False,
+            "sliding_window": None,
+            "max_window_layers": 28,
+            "pretraining_tp": 2,
+            "pad_token_id": None,
+            **fields,
+        },
+    )
 
 
 # The context that Llama 3.1 scales is 8,192 tokens. Here it is 32, so that a short text shows all three ranges.
-_LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-           "original_max_position_embeddings": 32}
+_LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
+}
 
 # The frequencies fade in over two pairs of elements.
 _YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "beta_fast": 8.0}
 
 CASES = [
-    Family("llama_scaled_rope", 11, _llama(tie_word_embeddings=True, rope_theta=500000.0, rope_scaling=_LLAMA3,
-                                           torch_dtype="bfloat16"), saved=False),
-    Family("llama_default_rope", 12, _llama(head_dim=32, num_attention_heads=4, num_key_value_heads=2,
-                                            tie_word_embeddings=False)),
-    Family("llama_rope_parameters", 13, _llama(hidden_size=48, num_attention_heads=3, num_key_value_heads=3,
-                                               tie_word_embeddings=False,
-                                               rope_parameters={**_LLAMA3, "rope_theta": 10000.0})),
-    Family("llama_dynamic_rope", 15, _llama(tie_word_embeddings=True, rope_theta=10000.0,
-                                            rope_scaling={"type": "dynamic", "factor": 4.0}), saved=False),
+    Family(
+        "llama_scaled_rope",
+        11,
+        _llama(tie_word_embeddings=True, rope_theta=500000.0, rope_scaling=_LLAMA3, torch_dtype="bfloat16"),
+        saved=False,
+    ),
+    Family(
+        "llama_default_rope", 12, _llama(head_dim=32, num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=False)
+    ),
+    Family(
+        "llama_rope_parameters",
+        13,
+        _llama(
+            hidden_size=48,
+            num_attention_heads=3,
+            num_key_value_heads=3,
+            tie_word_embeddings=False,
+            rope_parameters={**_LLAMA3, "rope_theta": 10000.0},
+        ),
+    ),
+    Family(
+        "llama_dynamic_rope",
+        15,
+        _llama(tie_word_embeddings=True, rope_theta=10000.0, rope_scaling={"type": "dynamic", "factor": 4.0}),
+        saved=False,
+    ),
     Family("qwen2_yarn", 41, _qwen2(rope_scaling={**_YARN, "type": "yarn"}), saved=False),
     Family("mistral_window", 51, _mistral(sliding_window=7, rope_scaling={"rope_type": "linear", "factor": 4.0})),
-    Family("smollm3_no_rope_layers", 61, _smollm3(num_hidden_layers=4, rope_scaling={**_YARN, "attention_factor": 1.5}),
-           saved=False),
-    Family("neox_parallel", 21, _neox(tie_word_embeddings=False, rope_parameters={
-        "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25})),
+    Family(
+        "smollm3_no_rope_layers",
+        61,
+        _smollm3(num_hidden_layers=4, rope_scaling={**_YARN, "attention_factor": 1.5}),
+        saved=False,
+    ),
+    Family(
+        "neox_parallel",
+        21,
+        _neox(
+            tie_word_embeddings=False,
+            rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25},
+        ),
+    ),
     # 24 of a head's 48 elements rotate, like 20 of 80 in Pythia-2.8B: not whole vectors.
-    Family("neox_old_config", 22, _neox(hidden_size=48, num_attention_heads=1, rotary_pct=0.5, rotary_emb_base=5000,
-                                        tie_word_embeddings=False, torch_dtype="float16", use_cache=True),
-           saved=False, buffers=True),
-    Family("neox_sequential", 23, _neox(use_parallel_residual=False, attention_bias=False, tie_word_embeddings=True,
-                                        rotary_pct=1.0)),
-    Family("moe_normalized", 31, _moe(num_experts=6, num_experts_per_tok=2, norm_topk_prob=True,
-                                      tie_word_embeddings=False)),
-    Family("moe_every_second_layer", 32, _moe(num_experts=4, num_experts_per_tok=3, decoder_sparse_step=2,
-                                              tie_word_embeddings=True, use_sliding_window=False,
-                                              sliding_window=None, max_window_layers=2), saved=False),
-    Family("moe_stacked_experts", 33, _moe(num_experts=9, num_experts_per_tok=1, mlp_only_layers=[1],
-                                           moe_intermediate_size=24, tie_word_embeddings=True), stacked=True),
+    Family(
+        "neox_old_config",
+        22,
+        _neox(
+            hidden_size=48,
+            num_attention_heads=1,
+            rotary_pct=0.5,
+            rotary_emb_base=5000,
+            tie_word_embeddings=False,
+            torch_dtype="float16",
+            use_cache=True,
+        ),
+        saved=False,
+        buffers=True,
+    ),
+    Family(
+        "neox_sequential",
+        23,
+        _neox(use_parallel_residual=False, attention_bias=False, tie_word_embeddings=True, rotary_pct=1.0),
+    ),
+    Family("moe_normalized", 31, _moe(num_experts=6, num_experts_per_tok=2, norm_topk_prob=True, tie_word_embeddings=False)),
+    Family(
+        "moe_every_second_layer",
+        32,
+        _moe(
+            num_experts=4,
+            num_experts_per_tok=3,
+            decoder_sparse_step=2,
+            tie_word_embeddings=True,
+            use_sliding_window=False,
+            sliding_window=None,
+            max_window_layers=2,
+        ),
+        saved=False,
+    ),
+    Family(
+        "moe_stacked_experts",
+        33,
+        _moe(num_experts=9, num_experts_per_tok=1, mlp_only_layers=[1], moe_intermediate_size=24, tie_word_embeddings=True),
+        stacked=True,
+    ),
 ]
 
 
@@ -146,8 +292,10 @@ def _stack_experts(tensors: dict[str, torch.Tensor], config: dict) -> None:
         prefix = f"model.layers.{layer}.mlp.experts."
         if f"{prefix}0.up_proj.weight" not in tensors:
             continue
-        experts = [{name: tensors.pop(f"{prefix}{expert}.{name}_proj.weight") for name in ("gate", "up", "down")}
-                   for expert in range(config["num_experts"])]
+        experts = [
+            {name: tensors.pop(f"{prefix}{expert}.{name}_proj.weight") for name in ("gate", "up", "down")}
+            for expert in range(config["num_experts"])
+        ]
         tensors[prefix + "gate_up_proj"] = torch.stack([torch.cat([e["gate"], e["up"]]) for e in experts])
         tensors[prefix + "down_proj"] = torch.stack([e["down"] for e in experts])
 

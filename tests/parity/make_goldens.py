@@ -58,34 +58,79 @@ class Case:
     draft_extra: dict = field(default_factory=dict)
 
 
-SLIDING = {"use_sliding_window": True, "sliding_window": 12, "max_window_layers": 0,
-           "layer_types": ["sliding_attention", "full_attention"]}
+SLIDING = {
+    "use_sliding_window": True,
+    "sliding_window": 12,
+    "max_window_layers": 0,
+    "layer_types": ["sliding_attention", "full_attention"],
+}
 CASES = [
     Case("gqa1_tied_draft1", 1, heads=2, kv_heads=2, layers=3, draft_layers=1, layer_ids=(1,), hidden=40),
-    Case("gqa2_untied_draft2", 2, heads=4, kv_heads=2, layers=4, draft_layers=2, layer_ids=(0, 1, 2), tied=False,
-         vocabulary=256, rope_theta=1000000.0),
-    Case("gqa4_tied_draft5", 3, heads=4, kv_heads=1, layers=4, draft_layers=5, layer_ids=(0, 1, 2), block=16,
-         vocabulary=211),
+    Case(
+        "gqa2_untied_draft2",
+        2,
+        heads=4,
+        kv_heads=2,
+        layers=4,
+        draft_layers=2,
+        layer_ids=(0, 1, 2),
+        tied=False,
+        vocabulary=256,
+        rope_theta=1000000.0,
+    ),
+    Case("gqa4_tied_draft5", 3, heads=4, kv_heads=1, layers=4, draft_layers=5, layer_ids=(0, 1, 2), block=16, vocabulary=211),
     # Inside the block, window layers are bidirectional, or causal (the authors' default for such layers).
-    Case("sliding_window", 4, heads=2, kv_heads=1, layers=2, draft_layers=2, layer_ids=(0,),
-         draft_extra={**SLIDING, "is_causal": False}),
-    Case("sliding_window_causal", 5, heads=2, kv_heads=1, layers=2, draft_layers=2, layer_ids=(0,),
-         draft_extra=SLIDING),
+    Case(
+        "sliding_window",
+        4,
+        heads=2,
+        kv_heads=1,
+        layers=2,
+        draft_layers=2,
+        layer_ids=(0,),
+        draft_extra={**SLIDING, "is_causal": False},
+    ),
+    Case("sliding_window_causal", 5, heads=2, kv_heads=1, layers=2, draft_layers=2, layer_ids=(0,), draft_extra=SLIDING),
     Case("default_layer_ids", 6, heads=2, kv_heads=1, layers=5, draft_layers=2, layer_ids=None),
-    Case("sharded_head_dim64", 7, heads=2, kv_heads=1, layers=2, draft_layers=1, layer_ids=(0,), head_dim=64,
-         tied=False, sharded=True),
+    Case(
+        "sharded_head_dim64",
+        7,
+        heads=2,
+        kv_heads=1,
+        layers=2,
+        draft_layers=1,
+        layer_ids=(0,),
+        head_dim=64,
+        tied=False,
+        sharded=True,
+    ),
 ]
 
 
 def decoder_config(case: Case, layers: int) -> dict:
     """The part of config.json that the target and the drafter share."""
     return {
-        "model_type": "qwen3", "hidden_size": case.hidden, "intermediate_size": case.hidden * 5 // 4,
-        "num_hidden_layers": layers, "num_attention_heads": case.heads, "num_key_value_heads": case.kv_heads,
-        "head_dim": case.head_dim, "vocab_size": case.vocabulary, "rope_theta": case.rope_theta,
-        "rms_norm_eps": 1e-6, "max_position_embeddings": 256, "hidden_act": "silu", "attention_bias": False,
-        "attention_dropout": 0.0, "tie_word_embeddings": case.tied, "use_sliding_window": False,
-        "sliding_window": None, "rope_scaling": None, "bos_token_id": None, "eos_token_id": 0, "torch_dtype": "float32",
+        "model_type": "qwen3",
+        "hidden_size": case.hidden,
+        "intermediate_size": case.hidden * 5 // 4,
+        "num_hidden_layers": layers,
+        "num_attention_heads": case.heads,
+        "num_key_value_heads": case.kv_heads,
+        "head_dim": case.head_dim,
+        "vocab_size": case.vocabulary,
+        "rope_theta": case.rope_theta,
+        "rms_norm_eps": 1e-6,
+        "max_position_embeddings": 256,
+        "hidden_act": "silu",
+        "attention_bias": False,
+        "attention_dropout": 0.0,
+        "tie_word_embeddings": case.tied,
+        "use_sliding_window": False,
+        "sliding_window": None,
+        "rope_scaling": None,
+        "bos_token_id": None,
+        "eos_token_id": 0,
+        "torch_dtype": "float32",
     }
 
 
@@ -97,8 +142,14 @@ def draft_config(case: Case) -> dict:
     dflash = {"mask_token_id": 1}
     if case.layer_ids is not None:
         dflash["target_layer_ids"] = list(case.layer_ids)
-    return {"architectures": ["DFlashDraftModel"], **decoder_config(case, case.draft_layers), **case.draft_extra,
-            "block_size": case.block, "num_target_layers": case.layers, "dflash_config": dflash}
+    return {
+        "architectures": ["DFlashDraftModel"],
+        **decoder_config(case, case.draft_layers),
+        **case.draft_extra,
+        "block_size": case.block,
+        "num_target_layers": case.layers,
+        "dflash_config": dflash,
+    }
 
 
 def layer_ids(config: dict) -> list[int]:
@@ -117,9 +168,15 @@ def random_decoder(config: dict, prefix: str) -> dict[str, torch.Tensor]:
     """Random layers of a Qwen3 decoder: matrices with standard deviation 1/sqrt(fan-in), norm weights around 1."""
     hidden, inner, d = config["hidden_size"], config["intermediate_size"], config["head_dim"]
     q, kv = config["num_attention_heads"] * d, config["num_key_value_heads"] * d
-    shapes = {"self_attn.q_proj": (q, hidden), "self_attn.k_proj": (kv, hidden), "self_attn.v_proj": (kv, hidden),
-              "self_attn.o_proj": (hidden, q), "mlp.gate_proj": (inner, hidden), "mlp.up_proj": (inner, hidden),
-              "mlp.down_proj": (hidden, inner)}
+    shapes = {
+        "self_attn.q_proj": (q, hidden),
+        "self_attn.k_proj": (kv, hidden),
+        "self_attn.v_proj": (kv, hidden),
+        "self_attn.o_proj": (hidden, q),
+        "mlp.gate_proj": (inner, hidden),
+        "mlp.up_proj": (inner, hidden),
+        "mlp.down_proj": (hidden, inner),
+    }
     norms = {"input_layernorm": hidden, "post_attention_layernorm": hidden, "self_attn.q_norm": d, "self_attn.k_norm": d}
     tensors = {}
     for layer in range(config["num_hidden_layers"]):
@@ -146,8 +203,10 @@ def write_target(case: Case, folder: Path) -> None:
     for file, members in parts.items():
         save_file({n: tensors[n] for n in members}, folder / file, metadata={"format": "pt"})
     size = sum(t.numel() * t.element_size() for t in tensors.values())
-    write_json(folder / "model.safetensors.index.json",
-               {"metadata": {"total_size": size}, "weight_map": {n: f for f, ns in parts.items() for n in ns}})
+    write_json(
+        folder / "model.safetensors.index.json",
+        {"metadata": {"total_size": size}, "weight_map": {n: f for f, ns in parts.items() for n in ns}},
+    )
 
 
 def write_drafter(case: Case, folder: Path) -> tuple[dict, dict[str, torch.Tensor]]:
@@ -260,9 +319,14 @@ def target_golden(model: torch.nn.Module, ids: list[int]) -> dict[str, torch.Ten
     assert max(ids) + 1 < model.config.num_hidden_layers  # hidden_states[layers] is the output of the final norm
     features = torch.cat([out.hidden_states[i + 1][0] for i in ids], -1)
     tree, parents = random_tree(vocabulary)
-    return {"tokens": tokens, "logits": out.logits[0], "features": features,
-            "tree_tokens": torch.tensor(tree), "tree_parents": torch.tensor(parents),
-            "tree_logits": tree_logits(model, tokens, tree, parents)}
+    return {
+        "tokens": tokens,
+        "logits": out.logits[0],
+        "features": features,
+        "tree_tokens": torch.tensor(tree),
+        "tree_parents": torch.tensor(parents),
+        "tree_logits": tree_logits(model, tokens, tree, parents),
+    }
 
 
 def save_golden(golden: dict[str, torch.Tensor], folder: Path) -> None:

@@ -1,4 +1,5 @@
 """Runs images with runc: read-only, as the user of the image, and without new privileges."""
+
 import contextlib
 import json
 import pathlib
@@ -17,7 +18,7 @@ def run(*command, **options):
 def must(*command):
     ran = run(*command)
     if ran.returncode != 0:
-        raise RuntimeError(f'{command} failed:\n{ran.stdout}{ran.stderr}')
+        raise RuntimeError(f"{command} failed:\n{ran.stdout}{ran.stderr}")
     return ran.stdout
 
 
@@ -26,27 +27,27 @@ class Image:
 
     def __init__(self, archive, folder):
         self.folder = pathlib.Path(folder)
-        self.bundle = self.folder / 'bundle'
-        layout = self.folder / 'layout'
+        self.bundle = self.folder / "bundle"
+        layout = self.folder / "layout"
         layout.mkdir(parents=True)
-        must('tar', '-x', '-C', layout, '-f', archive)
-        index = json.loads((layout / 'index.json').read_text())
-        tag = index['manifests'][0]['annotations']['org.opencontainers.image.ref.name']
+        must("tar", "-x", "-C", layout, "-f", archive)
+        index = json.loads((layout / "index.json").read_text())
+        tag = index["manifests"][0]["annotations"]["org.opencontainers.image.ref.name"]
         # umoci takes the part after the last colon for the tag.
-        index['manifests'][0]['annotations']['org.opencontainers.image.ref.name'] = 'image'
-        (layout / 'index.json').write_text(json.dumps(index))
-        self.name, _, self.version = tag.rpartition(':')
-        must('umoci', 'unpack', '--image', f'{layout}:image', self.bundle)
-        self.config = self._blob(layout, self._blob(layout, index['manifests'][0])['config'])['config']
-        self.root = self.bundle / 'rootfs'
+        index["manifests"][0]["annotations"]["org.opencontainers.image.ref.name"] = "image"
+        (layout / "index.json").write_text(json.dumps(index))
+        self.name, _, self.version = tag.rpartition(":")
+        must("umoci", "unpack", "--image", f"{layout}:image", self.bundle)
+        self.config = self._blob(layout, self._blob(layout, index["manifests"][0])["config"])["config"]
+        self.root = self.bundle / "rootfs"
 
     @staticmethod
     def _blob(layout, descriptor):
-        return json.loads((layout / 'blobs' / descriptor['digest'].replace(':', '/')).read_text())
+        return json.loads((layout / "blobs" / descriptor["digest"].replace(":", "/")).read_text())
 
     def bytes(self):
         """The sizes of all files."""
-        return sum(path.lstat().st_size for path in self.root.rglob('*') if not path.is_symlink())
+        return sum(path.lstat().st_size for path in self.root.rglob("*") if not path.is_symlink())
 
 
 class Container(contextlib.AbstractContextManager):
@@ -55,48 +56,49 @@ class Container(contextlib.AbstractContextManager):
 
     def __init__(self, image, name, arguments, mounts=(), entrypoint=None):
         self.name = name
-        self.folder = tempfile.TemporaryDirectory(prefix='bastion-container.')
-        self.log_file = pathlib.Path(self.folder.name, 'log')
+        self.folder = tempfile.TemporaryDirectory(prefix="bastion-container.")
+        self.log_file = pathlib.Path(self.folder.name, "log")
         bundle = pathlib.Path(self.folder.name)
-        spec = json.loads((image.bundle / 'config.json').read_text())
-        process = spec['process']
-        process['terminal'] = False
-        process['args'] = [*(entrypoint or image.config['Entrypoint']), *arguments]
-        process['noNewPrivileges'] = True
-        process['capabilities'] = {}
-        spec['root'] = {'path': str(image.root), 'readonly': True}
-        spec['linux']['namespaces'] = [n for n in spec['linux']['namespaces']
-                                       if n['type'] not in ('network', 'cgroup')]
-        spec['linux'].pop('resources', None)
+        spec = json.loads((image.bundle / "config.json").read_text())
+        process = spec["process"]
+        process["terminal"] = False
+        process["args"] = [*(entrypoint or image.config["Entrypoint"]), *arguments]
+        process["noNewPrivileges"] = True
+        process["capabilities"] = {}
+        spec["root"] = {"path": str(image.root), "readonly": True}
+        spec["linux"]["namespaces"] = [n for n in spec["linux"]["namespaces"] if n["type"] not in ("network", "cgroup")]
+        spec["linux"].pop("resources", None)
         for source, target in mounts:
-            path, _, mode = target.partition(':')
-            spec['mounts'].append({'source': str(source), 'destination': path, 'type': 'bind',
-                                   'options': ['rbind', mode or 'rw']})
-        (bundle / 'config.json').write_text(json.dumps(spec))
+            path, _, mode = target.partition(":")
+            spec["mounts"].append(
+                {"source": str(source), "destination": path, "type": "bind", "options": ["rbind", mode or "rw"]}
+            )
+        (bundle / "config.json").write_text(json.dumps(spec))
         self.started = time.monotonic()
-        with open(self.log_file, 'wb') as log:
-            self.process = subprocess.Popen(['runc', 'run', '--bundle', bundle, name], stdout=log, stderr=log,
-                                            stdin=subprocess.DEVNULL)
+        with open(self.log_file, "wb") as log:
+            self.process = subprocess.Popen(
+                ["runc", "run", "--bundle", bundle, name], stdout=log, stderr=log, stdin=subprocess.DEVNULL
+            )
 
     def log(self):
-        return self.log_file.read_text(errors='replace')
+        return self.log_file.read_text(errors="replace")
 
     def terminate(self):
         """Sends SIGTERM to the container's first process."""
-        must('runc', 'kill', self.name, 'TERM')
+        must("runc", "kill", self.name, "TERM")
 
     def wait(self, timeout=60):
         return self.process.wait(timeout=timeout)
 
     def execute(self, *command):
         """Runs a program in the container."""
-        return run('runc', 'exec', self.name, *command)
+        return run("runc", "exec", self.name, *command)
 
     def __exit__(self, *_):
         if self.process.poll() is None:
-            run('runc', 'kill', self.name, 'KILL')
+            run("runc", "kill", self.name, "KILL")
             self.process.wait(timeout=20)
-        run('runc', 'delete', '--force', self.name)
+        run("runc", "delete", "--force", self.name)
         self.folder.cleanup()
 
 

@@ -3,6 +3,7 @@
 
 watches: deploy/helm tests/kubernetes
 """
+
 import argparse
 import pathlib
 import subprocess
@@ -10,9 +11,9 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-if __name__ == '__main__':
+if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument('--bin', required=True)
-    parser.add_argument('--out', required=True)
+    parser.add_argument("--bin", required=True)
+    parser.add_argument("--out", required=True)
     parser.parse_args()
-    sys.exit(subprocess.run([ROOT / 'tests/kubernetes/run.sh'], check=False).returncode)
+    sys.exit(subprocess.run([ROOT / "tests/kubernetes/run.sh"], check=False).returncode)

@@ -3,6 +3,7 @@
 Kernels may lack netem. So every namespace has a TUN device, and a process here passes the packets on: it
 delays each, drops some, and drops all between hosts that are cut off from each other.
 """
+
 import contextlib
 import fcntl
 import heapq
@@ -16,16 +17,16 @@ import struct
 import subprocess
 import time
 
-TUNSETIFF = 0x400454ca
+TUNSETIFF = 0x400454CA
 IFF_TUN, IFF_NO_PI = 0x0001, 0x1000
-SUBNET = '10.77.0'
+SUBNET = "10.77.0"
 MOST_PACKET = 1 << 16
 SEED = 5
 
 
 def open_tun(name):
-    tun = os.open('/dev/net/tun', os.O_RDWR | os.O_NONBLOCK)
-    fcntl.ioctl(tun, TUNSETIFF, struct.pack('16sH22x', name.encode(), IFF_TUN | IFF_NO_PI))
+    tun = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
+    fcntl.ioctl(tun, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TUN | IFF_NO_PI))
     return tun
 
 
@@ -89,30 +90,30 @@ class LossyNetwork(contextlib.AbstractContextManager):
     def __init__(self, hosts, delay, loss):
         self.hosts = {name: number for number, name in enumerate(hosts, start=1)}
         self.delay, self.loss = delay, loss
-        self.tag = f'b{os.getpid()}'
+        self.tag = f"b{os.getpid()}"
         self.cuts = set()
         self.devices = {}
         self.commands = self.process = None
 
     def address(self, host):
-        return f'{SUBNET}.{self.hosts[host]}'
+        return f"{SUBNET}.{self.hosts[host]}"
 
     def prefix(self, host):
         """Starts a program on the host."""
-        return ('ip', 'netns', 'exec', f'{self.tag}-{host}')
+        return ("ip", "netns", "exec", f"{self.tag}-{host}")
 
     def __enter__(self):
         def ip(*arguments):
-            subprocess.run(['ip', *arguments], check=True, capture_output=True)
+            subprocess.run(["ip", *arguments], check=True, capture_output=True)
 
         for host, number in self.hosts.items():
-            namespace, device = f'{self.tag}-{host}', f'{self.tag}n{number}'
-            ip('netns', 'add', namespace)
+            namespace, device = f"{self.tag}-{host}", f"{self.tag}n{number}"
+            ip("netns", "add", namespace)
             self.devices[number] = open_tun(device)
-            ip('link', 'set', device, 'netns', namespace)
-            ip('-n', namespace, 'address', 'add', f'{self.address(host)}/24', 'dev', device)
-            ip('-n', namespace, 'link', 'set', device, 'up')
-            ip('-n', namespace, 'link', 'set', 'lo', 'up')
+            ip("link", "set", device, "netns", namespace)
+            ip("-n", namespace, "address", "add", f"{self.address(host)}/24", "dev", device)
+            ip("-n", namespace, "link", "set", device, "up")
+            ip("-n", namespace, "link", "set", "lo", "up")
         receiver, self.commands = multiprocessing.Pipe(duplex=False)
         relay = Relay(self.devices, receiver, self.delay, self.loss)
         self.process = multiprocessing.Process(target=relay.run, daemon=True)
@@ -126,7 +127,7 @@ class LossyNetwork(contextlib.AbstractContextManager):
         for device in self.devices.values():
             os.close(device)
         for host in self.hosts:
-            subprocess.run(['ip', 'netns', 'delete', f'{self.tag}-{host}'], check=False, capture_output=True)
+            subprocess.run(["ip", "netns", "delete", f"{self.tag}-{host}"], check=False, capture_output=True)
 
     @contextlib.contextmanager
     def cut(self, *pair):

@@ -34,8 +34,7 @@ def random_case(rng: random.Random) -> dict:
         "repetition_penalty": rng.choice([1.0, 1.0, 1.3, 0.8]),
         "presence_penalty": rng.choice([0.0, 0.0, 0.7, -0.4]),
         "frequency_penalty": rng.choice([0.0, 0.0, 0.5, -0.3]),
-        "logit_bias": {str(rng.randrange(VOCABULARY)): rng.choice([-5.0, 2.5])
-                       for _ in range(rng.choice([0, 0, 3]))},
+        "logit_bias": {str(rng.randrange(VOCABULARY)): rng.choice([-5.0, 2.5]) for _ in range(rng.choice([0, 0, 3]))},
         "min_tokens": rng.choice([0, 0, 5]),
         "stop_tokens": stops,
     }
@@ -47,7 +46,8 @@ def edited(case: dict, ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         scores = hf.SequenceBiasLogitsProcessor(bias)(ids, scores)
     if case["min_tokens"]:
         scores = hf.MinNewTokensLengthLogitsProcessor(
-            len(case["prompt"]), case["min_tokens"], case["stop_tokens"], device="cpu")(ids, scores)
+            len(case["prompt"]), case["min_tokens"], case["stop_tokens"], device="cpu"
+        )(ids, scores)
     if case["repetition_penalty"] != 1:
         scores = hf.RepetitionPenaltyLogitsProcessor(case["repetition_penalty"])(ids, scores)
     for token in set(case["output"]):

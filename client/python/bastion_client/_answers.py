@@ -1,4 +1,5 @@
 """What the answers of both clients share."""
+
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
 import grpc
@@ -45,14 +46,14 @@ class AnswerBase:
 
     def _accept(self, response: generation_pb2.GenerateResponse) -> Optional[Delta]:
         """Takes an event. Returns it if it is a delta."""
-        event = response.WhichOneof('event')
-        if event == 'delta':
+        event = response.WhichOneof("event")
+        if event == "delta":
             delta = parse(Delta, response.delta)
             self._texts.setdefault(delta.answer, []).append(delta.text)
             return delta
-        if event == 'started':
+        if event == "started":
             self._started = parse(Started, response.started)
-        elif event == 'finished':
+        elif event == "finished":
             finished = parse(Finished, response.finished)
             self._finished[finished.answer] = finished
         return None
@@ -66,10 +67,9 @@ class AnswerBase:
 
     def _text(self, index: int) -> str:
         if index not in self._finished:
-            raise IndexError(f'there is no answer {index}; the request asked for '
-                             f'{len(self._finished)}, from 0')
-        return ''.join(self._texts[index])
+            raise IndexError(f"there is no answer {index}; the request asked for {len(self._finished)}, from 0")
+        return "".join(self._texts[index])
 
 
 def canceled() -> errors.Cancelled:
-    return errors.Cancelled('the client canceled the call')
+    return errors.Cancelled("the client canceled the call")

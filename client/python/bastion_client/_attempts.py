@@ -1,4 +1,5 @@
 """The attempts of one call: its time limit, and the pauses between them."""
+
 import random
 import time
 from typing import Optional
@@ -25,11 +26,11 @@ class Attempts:
         policy = self._policy
         self._failed += 1
         is_temporary = isinstance(failure, Unavailable) or (
-            isinstance(failure, ResourceExhausted) and failure.retry_after is not None)
+            isinstance(failure, ResourceExhausted) and failure.retry_after is not None
+        )
         if not is_temporary or self._failed >= policy.max_attempts:
             raise failure
-        backoff = min(policy.initial_backoff * policy.multiplier ** (self._failed - 1),
-                      policy.max_backoff)
+        backoff = min(policy.initial_backoff * policy.multiplier ** (self._failed - 1), policy.max_backoff)
         pause = (failure.retry_after or 0.0) + backoff * random.uniform(0.5, 1)
         left = self.time_left()
         if left is not None and pause >= left:

@@ -1,4 +1,5 @@
 """Channels, and the metadata of calls."""
+
 import contextlib
 import importlib.metadata
 import pathlib
@@ -9,7 +10,7 @@ import grpc
 
 from bastion_client.options import ClientOptions, Path, TraceContext
 
-VERSION = importlib.metadata.version('bastion-client')
+VERSION = importlib.metadata.version("bastion-client")
 Metadata = Tuple[Tuple[str, str], ...]
 
 
@@ -18,9 +19,9 @@ def _read(path: Optional[Path]) -> Optional[bytes]:
 
 
 def _credentials(options: ClientOptions) -> grpc.ChannelCredentials:
-    return grpc.ssl_channel_credentials(root_certificates=_read(options.tls_ca),
-                                        private_key=_read(options.tls_key),
-                                        certificate_chain=_read(options.tls_cert))
+    return grpc.ssl_channel_credentials(
+        root_certificates=_read(options.tls_ca), private_key=_read(options.tls_key), certificate_chain=_read(options.tls_cert)
+    )
 
 
 def open_channel(module: ModuleType, address: str, options: ClientOptions) -> Any:
@@ -28,18 +29,18 @@ def open_channel(module: ModuleType, address: str, options: ClientOptions) -> An
     OSError if it cannot read a file of the options, and ValueError if the options contradict each
     other."""
     if (options.tls_cert is None) != (options.tls_key is None):
-        raise ValueError('tls_cert and tls_key belong together; set both or none')
+        raise ValueError("tls_cert and tls_key belong together; set both or none")
     if options.tls_cert is not None and options.tls_ca is None:
-        raise ValueError('tls_cert is set, but tls_ca is not; without tls_ca there is no TLS')
+        raise ValueError("tls_cert is set, but tls_ca is not; without tls_ca there is no TLS")
     arguments = [
-        ('grpc.primary_user_agent', f'bastion-client/{VERSION}'),
-        ('grpc.max_receive_message_length', options.max_message_bytes),
+        ("grpc.primary_user_agent", f"bastion-client/{VERSION}"),
+        ("grpc.max_receive_message_length", options.max_message_bytes),
         # By default, gRPC pauses for 1 to 120 s before it connects again, and retries would fail
         # meanwhile.
-        ('grpc.initial_reconnect_backoff_ms', 100),
-        ('grpc.max_reconnect_backoff_ms', 500),
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.max_reconnect_backoff_ms", 500),
     ]
-    if options.tls_ca is None or address.startswith('unix:'):
+    if options.tls_ca is None or address.startswith("unix:"):
         return module.insecure_channel(address, options=arguments)
     return module.secure_channel(address, _credentials(options), options=arguments)
 
@@ -61,16 +62,15 @@ def client_metadata(options: ClientOptions) -> Metadata:
     metadata: List[Tuple[str, str]] = []
     token = options.token
     if token is None and options.token_file is not None:
-        token = pathlib.Path(options.token_file).read_text(encoding='ascii').strip()
+        token = pathlib.Path(options.token_file).read_text(encoding="ascii").strip()
         if not token:
-            raise ValueError(f'token_file: {options.token_file} is empty')
+            raise ValueError(f"token_file: {options.token_file} is empty")
     if token is not None:
-        metadata.append(('authorization', f'Bearer {token}'))
+        metadata.append(("authorization", f"Bearer {token}"))
     if options.client_id is not None:
-        metadata.append(('client-id', options.client_id))
+        metadata.append(("client-id", options.client_id))
     return tuple(metadata)
 
 
 def trace_metadata(trace: Optional[TraceContext]) -> Metadata:
-    return tuple((key, trace[key]) for key in ('traceparent', 'tracestate')
-                 if trace is not None and trace.get(key))
+    return tuple((key, trace[key]) for key in ("traceparent", "tracestate") if trace is not None and trace.get(key))

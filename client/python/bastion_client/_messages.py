@@ -3,6 +3,7 @@
 The fields of both have the same names. What a field needs follows from its Python type, so a new
 field of the API is a new field of a dataclass and nothing else.
 """
+
 import collections.abc
 import dataclasses
 import functools
@@ -11,7 +12,7 @@ from typing import Any, Callable, Dict, Mapping, Type, TypeVar
 
 from google.protobuf.message import Message
 
-T = TypeVar('T')
+T = TypeVar("T")
 
 
 def fill(message: Message, fields: Mapping[str, Any]) -> None:
@@ -23,7 +24,7 @@ def fill(message: Message, fields: Mapping[str, Any]) -> None:
         try:
             _set(message, name, value)
         except (TypeError, ValueError, AttributeError) as error:
-            raise TypeError(f'{message.DESCRIPTOR.name}.{name} is {value!r}: {error}') from error
+            raise TypeError(f"{message.DESCRIPTOR.name}.{name} is {value!r}: {error}") from error
 
 
 def _set(message: Message, name: str, value: Any) -> None:

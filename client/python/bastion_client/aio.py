@@ -1,4 +1,5 @@
 """The client for asyncio."""
+
 import asyncio
 from typing import Any, AsyncIterator, Callable, List, Optional
 
@@ -30,7 +31,7 @@ class AsyncAnswer(AnswerBase):
         super().__init__(start, attempts, channel)
         self._canceled = asyncio.Event()
 
-    async def __aenter__(self) -> 'AsyncAnswer':
+    async def __aenter__(self) -> "AsyncAnswer":
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -89,10 +90,10 @@ class AsyncClient(ClientBase[AsyncAnswer]):
             async for delta in client.generate('def f('):
                 print(delta.text, end='')
     """
+
     _answer_kind = AsyncAnswer
 
-    def __init__(self, address: str = DEFAULT_ADDRESS,
-                 options: Optional[ClientOptions] = None) -> None:
+    def __init__(self, address: str = DEFAULT_ADDRESS, options: Optional[ClientOptions] = None) -> None:
         """`address` is 'host:port' or 'unix:///path'. Without options, those of the environment are
         used (ClientOptions.from_environment).
 
@@ -102,7 +103,7 @@ class AsyncClient(ClientBase[AsyncAnswer]):
         """
         super().__init__(grpc.aio, address, options)
 
-    async def __aenter__(self) -> 'AsyncClient':
+    async def __aenter__(self) -> "AsyncClient":
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -116,21 +117,20 @@ class AsyncClient(ClientBase[AsyncAnswer]):
     async def list_models(self, *, timeout: float = SHORT_TIMEOUT) -> List[Model]:
         """The models that the server serves. `timeout` is in seconds, as in the calls below. Raises
         BastionError."""
-        response = await self._ask(self._generation.ListModels, generation_pb2.ListModelsRequest(),
-                                   timeout)
+        response = await self._ask(self._generation.ListModels, generation_pb2.ListModelsRequest(), timeout)
         return [parse(Model, model) for model in response.models]
 
     async def server_info(self, *, timeout: float = SHORT_TIMEOUT) -> ServerInfo:
         """The state of the server. Raises BastionError."""
-        return parse(ServerInfo, await self._ask(self._generation.GetServerInfo,
-                                                 generation_pb2.GetServerInfoRequest(), timeout))
+        return parse(
+            ServerInfo, await self._ask(self._generation.GetServerInfo, generation_pb2.GetServerInfoRequest(), timeout)
+        )
 
     async def check_health(self, *, timeout: float = SHORT_TIMEOUT) -> None:
         """Returns if the server is ready for requests. Otherwise raises Unavailable or another
         BastionError, without a second attempt."""
         try:
-            response = await self._health.Check(health_pb2.HealthCheckRequest(), timeout=timeout,
-                                                metadata=self._metadata())
+            response = await self._health.Check(health_pb2.HealthCheckRequest(), timeout=timeout, metadata=self._metadata())
         except grpc.RpcError as error:
             raise errors.from_rpc(error)
         self._check_serving(response)
@@ -140,8 +140,9 @@ class AsyncClient(ClientBase[AsyncAnswer]):
         metadata = self._metadata()
         while True:
             try:
-                return await method(request, timeout=attempts.time_left(), metadata=metadata,
-                                    wait_for_ready=self._options.wait_for_ready)
+                return await method(
+                    request, timeout=attempts.time_left(), metadata=metadata, wait_for_ready=self._options.wait_for_ready
+                )
             except grpc.RpcError as error:
                 pause = attempts.pause_after(errors.from_rpc(error))
             await asyncio.sleep(pause)

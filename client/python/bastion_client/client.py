@@ -1,4 +1,5 @@
 """The client for threads."""
+
 import threading
 import time
 from typing import Any, Callable, Iterator, List, Optional
@@ -32,7 +33,7 @@ class Answer(AnswerBase):
         self._canceled = threading.Event()
         self._starting = threading.Lock()  # No attempt starts after a cancellation.
 
-    def __enter__(self) -> 'Answer':
+    def __enter__(self) -> "Answer":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -89,10 +90,10 @@ class Client(ClientBase[Answer]):
             for delta in client.generate('def f('):
                 print(delta.text, end='')
     """
+
     _answer_kind = Answer
 
-    def __init__(self, address: str = DEFAULT_ADDRESS,
-                 options: Optional[ClientOptions] = None) -> None:
+    def __init__(self, address: str = DEFAULT_ADDRESS, options: Optional[ClientOptions] = None) -> None:
         """`address` is 'host:port' or 'unix:///path'. Without options, those of the environment are
         used (ClientOptions.from_environment).
 
@@ -102,7 +103,7 @@ class Client(ClientBase[Answer]):
         """
         super().__init__(grpc, address, options)
 
-    def __enter__(self) -> 'Client':
+    def __enter__(self) -> "Client":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -116,21 +117,18 @@ class Client(ClientBase[Answer]):
     def list_models(self, *, timeout: float = SHORT_TIMEOUT) -> List[Model]:
         """The models that the server serves. `timeout` is in seconds, as in the calls below. Raises
         BastionError."""
-        response = self._ask(self._generation.ListModels, generation_pb2.ListModelsRequest(),
-                             timeout)
+        response = self._ask(self._generation.ListModels, generation_pb2.ListModelsRequest(), timeout)
         return [parse(Model, model) for model in response.models]
 
     def server_info(self, *, timeout: float = SHORT_TIMEOUT) -> ServerInfo:
         """The state of the server. Raises BastionError."""
-        return parse(ServerInfo, self._ask(self._generation.GetServerInfo,
-                                           generation_pb2.GetServerInfoRequest(), timeout))
+        return parse(ServerInfo, self._ask(self._generation.GetServerInfo, generation_pb2.GetServerInfoRequest(), timeout))
 
     def check_health(self, *, timeout: float = SHORT_TIMEOUT) -> None:
         """Returns if the server is ready for requests. Otherwise raises Unavailable or another
         BastionError, without a second attempt."""
         try:
-            response = self._health.Check(health_pb2.HealthCheckRequest(), timeout=timeout,
-                                          metadata=self._metadata())
+            response = self._health.Check(health_pb2.HealthCheckRequest(), timeout=timeout, metadata=self._metadata())
         except grpc.RpcError as error:
             raise errors.from_rpc(error)
         self._check_serving(response)
@@ -140,8 +138,9 @@ class Client(ClientBase[Answer]):
         metadata = self._metadata()
         while True:
             try:
-                return method(request, timeout=attempts.time_left(), metadata=metadata,
-                              wait_for_ready=self._options.wait_for_ready)
+                return method(
+                    request, timeout=attempts.time_left(), metadata=metadata, wait_for_ready=self._options.wait_for_ready
+                )
             except grpc.RpcError as error:
                 pause = attempts.pause_after(errors.from_rpc(error))
             with connecting(self._channel):

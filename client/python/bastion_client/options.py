@@ -3,12 +3,13 @@
 In a request, None means the server's default. The server checks the ranges and refuses a value with
 InvalidArgument, which names the field.
 """
+
 import dataclasses
 import enum
 import os
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
-Path = Union[str, 'os.PathLike[str]']
+Path = Union[str, "os.PathLike[str]"]
 # Headers of W3C Trace Context: 'traceparent', and maybe 'tracestate'. Other keys are ignored.
 TraceContext = Mapping[str, str]
 
@@ -16,6 +17,7 @@ TraceContext = Mapping[str, str]
 @dataclasses.dataclass(frozen=True)
 class TokenIds:
     """A prompt of token ids of the served model."""
+
     ids: Sequence[int]
 
 
@@ -29,6 +31,7 @@ class ChatMessage:
 @dataclasses.dataclass(frozen=True)
 class ChatMessages:
     """A conversation. The server renders it with the model's chat template."""
+
     messages: Sequence[ChatMessage]
     # Further variables of the template, e.g. {'enable_thinking': False} with Qwen3. Names lose their
     # order and integers become floats; template_args_json, a JSON object, keeps them.
@@ -45,6 +48,7 @@ Prompt = Union[str, TokenIds, ChatMessages]
 class SamplingParams:
     """How tokens are chosen. The text depends on the prompt, these fields, the seed and the
     weights. It does not depend on speculation or on other requests."""
+
     temperature: Optional[float] = None  # 0 (default): greedy. Else 0.00001 to 100.
     seed: Optional[int] = None  # Default: random. Finished.seed is the one that was used.
     top_p: Optional[float] = None  # Above 0, at most 1. 1 (default): off.
@@ -68,6 +72,7 @@ class StopConditions:
 @dataclasses.dataclass(frozen=True)
 class SchemaGrammar:
     """A Lark grammar some of whose rules are JSON schemas."""
+
     grammar: str  # It begins with `start`.
     # By the name of the rule, which has only the characters a to z, 0 to 9 and _.
     json_schemas: Mapping[str, str]
@@ -77,6 +82,7 @@ class SchemaGrammar:
 class Constraint:
     """A language that the text of an answer belongs to. Set one of the first four fields. An answer
     that ends with FinishReason.STOP obeys it, unless a stop string or stop token cut it off."""
+
     json_schema: Optional[str] = None  # A JSON schema, as JSON text.
     regex: Optional[str] = None  # The whole text matches.
     grammar: Optional[str] = None  # A Lark grammar. It begins with `start`.
@@ -88,6 +94,7 @@ class Constraint:
 @dataclasses.dataclass(frozen=True)
 class OutputOptions:
     """What deltas contain besides text."""
+
     token_ids: bool = False
     logprobs: Optional[int] = None  # Log-probabilities of each token and of this many alternatives.
     cycles: bool = False  # A CycleReport per cycle.
@@ -103,6 +110,7 @@ class SpeculationMode(enum.IntEnum):
 @dataclasses.dataclass(frozen=True)
 class SpeculationOptions:
     """How the server speculates. It changes the speed, never the text."""
+
     mode: Optional[SpeculationMode] = None
     policy: Optional[str] = None  # E.g. 'adaptive', 'fixed:16' or 'beam:4x15'.
     max_tree_nodes: Optional[int] = None  # Limit for the nodes of a draft tree. 0: no speculation.
@@ -115,6 +123,7 @@ class RetryPolicy:
     """When a failed call is tried again: after UNAVAILABLE, and after RESOURCE_EXHAUSTED if the
     server says how long to wait. Never after the first token of an answer, and never beyond the
     timeout. A pause is what the server asks for, plus 50 to 100 % of the back-off."""
+
     max_attempts: int = 5  # 1: no retry.
     initial_backoff: float = 0.1  # Seconds before the second attempt, at most.
     multiplier: float = 2.0  # Growth of the back-off from one attempt to the next.
@@ -144,9 +153,10 @@ class ClientOptions:
     max_message_bytes: int = 64 << 20  # Larger messages of the server end the call.
 
     @classmethod
-    def from_environment(cls, **options: Any) -> 'ClientOptions':
+    def from_environment(cls, **options: Any) -> "ClientOptions":
         """The options of the environment variables BASTION_TLS_CA, BASTION_TLS_CERT,
         BASTION_TLS_KEY and BASTION_TOKEN_FILE, and those given, which take precedence."""
-        files = {name: os.environ.get(f'BASTION_{name.upper()}') or None
-                 for name in ('tls_ca', 'tls_cert', 'tls_key', 'token_file')}
+        files = {
+            name: os.environ.get(f"BASTION_{name.upper()}") or None for name in ("tls_ca", "tls_cert", "tls_key", "token_file")
+        }
         return cls(**{**files, **options})

@@ -1,4 +1,5 @@
 """What the server sends. All are immutable. Times are in seconds."""
+
 import dataclasses
 import enum
 from typing import Mapping, Optional, Tuple
@@ -8,7 +9,7 @@ class _OpenEnum(enum.IntEnum):
     """Values that a newer server may add count as UNSPECIFIED."""
 
     @classmethod
-    def _missing_(cls, value: object) -> '_OpenEnum':
+    def _missing_(cls, value: object) -> "_OpenEnum":
         return cls(0)
 
 
@@ -20,6 +21,7 @@ class FinishReason(_OpenEnum):
 
 class NodeSource(_OpenEnum):
     """What proposed a node of a draft tree."""
+
     UNSPECIFIED = 0
     DRAFT = 1  # The drafter.
     TABLE = 2  # The transition table.
@@ -44,6 +46,7 @@ class TopLogprob:
 @dataclasses.dataclass(frozen=True)
 class TokenLogprobs:
     """Log-probabilities of the model, before the sampling parameters are applied."""
+
     token_id: int
     logprob: float
     top: Tuple[TopLogprob, ...]  # The most probable tokens, in descending order.
@@ -64,6 +67,7 @@ class TreeNode:
 @dataclasses.dataclass(frozen=True)
 class VerifiedTree:
     """A draft tree, and what the target chose."""
+
     root_token_id: int  # The last token before this cycle.
     root_text: str
     nodes: Tuple[TreeNode, ...]
@@ -75,6 +79,7 @@ class VerifiedTree:
 class CycleReport:
     """One cycle of an answer: the size of its draft tree, the outcome, and the time of each stage.
     The stages from `draft` to `audit` sum to the duration of the cycle."""
+
     nodes: int  # Nodes of the tree, without the root.
     committed_length: int  # Tokens that the cycle added to the output.
     budget_reason: str  # Why the tree has no further nodes.
@@ -98,6 +103,7 @@ class CycleReport:
 @dataclasses.dataclass(frozen=True)
 class Delta:
     """The output of one or more cycles of an answer."""
+
     text: str  # Whole characters only. May lag behind the tokens.
     token_ids: Tuple[int, ...]  # If requested.
     cycles: Tuple[CycleReport, ...]  # In order, if requested.
@@ -152,6 +158,7 @@ class SourceTotals:
 @dataclasses.dataclass(frozen=True)
 class DraftTotals:
     """Where the nodes of an answer came from, and why its trees ended."""
+
     sources: Tuple[SourceTotals, ...]  # Those with nodes.
     budget_reasons: Mapping[str, int]  # Cycles by CycleReport.budget_reason.
     predicted_verify: float  # Sum over the cycles.
@@ -161,6 +168,7 @@ class DraftTotals:
 @dataclasses.dataclass(frozen=True)
 class Finished:
     """The end of an answer."""
+
     reason: FinishReason
     stop_string: Optional[str]  # The stop string that ended it, if one did.
     stop_token_id: Optional[int]  # The token that ended it, if one did.

@@ -2,6 +2,7 @@
 
 The model needs a chat template.
 """
+
 import sys
 
 from bastion_client import ChatMessage, ChatMessages, Client, StopConditions
@@ -9,9 +10,9 @@ from bastion_client import ChatMessage, ChatMessages, Client, StopConditions
 conversation = []
 with Client(*sys.argv[1:]) as client:
     for line in sys.stdin:
-        conversation.append(ChatMessage('user', line.strip()))
+        conversation.append(ChatMessage("user", line.strip()))
         answer = client.generate(ChatMessages(conversation), stop=StopConditions(max_tokens=64))
         for delta in answer:
-            print(delta.text, end='', flush=True)
+            print(delta.text, end="", flush=True)
         print()
-        conversation.append(ChatMessage('assistant', answer.text()))
+        conversation.append(ChatMessage("assistant", answer.text()))

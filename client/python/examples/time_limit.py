@@ -2,6 +2,7 @@
 
 A task that is canceled cancels its call, so the server stops, too.
 """
+
 import asyncio
 import sys
 
@@ -10,16 +11,16 @@ from bastion_client import AsyncClient, StopConditions
 
 async def stream(client, prompt):
     async for delta in client.generate(prompt, stop=StopConditions(ignore_eos=True)):
-        print(delta.text, end='', flush=True)
+        print(delta.text, end="", flush=True)
 
 
 async def main():
     async with AsyncClient(*sys.argv[1:]) as client:
-        both = asyncio.gather(stream(client, 'def f('), stream(client, 'class A:'))
+        both = asyncio.gather(stream(client, "def f("), stream(client, "class A:"))
         try:
             await asyncio.wait_for(both, timeout=0.5)
         except asyncio.TimeoutError:
-            print('\nThe time is over.', file=sys.stderr)
+            print("\nThe time is over.", file=sys.stderr)
 
 
 asyncio.run(main())

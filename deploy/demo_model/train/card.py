@@ -89,9 +89,11 @@ def prior(drafter: Path) -> str:
         return ""
     with safe_open(path, "np") as table:
         pairs = table.get_slice("pairs").get_shape()[0]
-    return (f"\n`{drafter.name}/{path.name}` ({path.stat().st_size / 1e6:.2f} MB, same license) holds counts from the\n"
-            f"teacher text: the tokens that followed each token and each of {pairs} pairs of tokens.\n"
-            "`bastion-train prior` counted them.\n")
+    return (
+        f"\n`{drafter.name}/{path.name}` ({path.stat().st_size / 1e6:.2f} MB, same license) holds counts from the\n"
+        f"teacher text: the tokens that followed each token and each of {pairs} pairs of tokens.\n"
+        "`bastion-train prior` counted them.\n"
+    )
 
 
 def exactness(evaluation: dict) -> str:
@@ -103,11 +105,21 @@ def exactness(evaluation: dict) -> str:
     return f"On {differ} prompts, the text with a tree differs from that of {against} (near ties)."
 
 
+def parts(split: dict) -> dict:
+    """The files and megabytes of each part of the corpus."""
+    return {
+        f"{name}_{key}": value
+        for name, part in split["splits"].items()
+        for key, value in (("files", part["files"]), ("mb", part["bytes"] / 1e6))
+    }
+
+
 def fields(work: Path, out: Path) -> dict:
     """The values of TEMPLATE."""
     from grow import INITIAL
     from prompts import CONTINUATION, MIN_DISTINCT
     from target import GROW_AT
+
     target, drafter = (json.loads((out / n / "config.json").read_text()) for n in ("target", "drafter"))
     state = {n: torch.load(work / f"{n}.pt", weights_only=True) for n in ("target", "drafter")}
     millions = {n: sum(t.numel() for t in s["model"].values()) / 1e6 for n, s in state.items()}
@@ -115,33 +127,51 @@ def fields(work: Path, out: Path) -> dict:
     evaluation = json.loads((work / "evaluation.json").read_text())
     split = json.loads((out / "split.json").read_text())
     counts = json.loads((work / "prompts.json").read_text())
-    teacher = sum(int((s["useful"] - s["prefix"]).sum()) for s in
-                  (torch.load(p, weights_only=True, mmap=True) for p in (work / "teacher").glob("*.pt")))
+    teacher = sum(
+        int((s["useful"] - s["prefix"]).sum())
+        for s in (torch.load(p, weights_only=True, mmap=True) for p in (work / "teacher").glob("*.pt"))
+    )
     minutes = {n: c["seconds"] / 60 for n, c in counters.items()}
-    parts = {f"{name}_{key}": value for name, s in split["splits"].items()
-             for key, value in (("files", s["files"]), ("mb", s["bytes"] / 1e6))}
     return {
-        "block": drafter["block_size"], "layers": target["num_hidden_layers"], "hidden": target["hidden_size"],
-        "ffn": target["intermediate_size"], "draft_ffn": drafter["intermediate_size"], "draft_layers": drafter["num_hidden_layers"],
-        "heads": target["num_attention_heads"], "groups": target["num_key_value_heads"],
-        "head_dim": target["head_dim"], "vocabulary": target["vocab_size"],
-        "grown_at": GROW_AT, "initial_layers": INITIAL.num_hidden_layers, "initial_ffn": INITIAL.intermediate_size,
+        "block": drafter["block_size"],
+        "layers": target["num_hidden_layers"],
+        "hidden": target["hidden_size"],
+        "ffn": target["intermediate_size"],
+        "draft_ffn": drafter["intermediate_size"],
+        "draft_layers": drafter["num_hidden_layers"],
+        "heads": target["num_attention_heads"],
+        "groups": target["num_key_value_heads"],
+        "head_dim": target["head_dim"],
+        "vocabulary": target["vocab_size"],
+        "grown_at": GROW_AT,
+        "initial_layers": INITIAL.num_hidden_layers,
+        "initial_ffn": INITIAL.intermediate_size,
         "taps": drafter["dflash_config"]["target_layer_ids"],
-        "target_millions": millions["target"], "drafter_millions": millions["drafter"],
-        "target_mb": megabytes(out / "target"), "drafter_mb": megabytes(out / "drafter"),
-        "target_tokens": counters["target"]["tokens"] / 1e6, "drafter_steps": counters["drafter"]["step"],
-        "target_minutes": minutes["target"], "drafter_minutes": minutes["drafter"],
-        "nats": evaluation["nats_per_token"], "perplexity": evaluation["perplexity"],
-        "bits": evaluation["bits_per_byte"], "prompts": evaluation["prompts"],
+        "target_millions": millions["target"],
+        "drafter_millions": millions["drafter"],
+        "target_mb": megabytes(out / "target"),
+        "drafter_mb": megabytes(out / "drafter"),
+        "target_tokens": counters["target"]["tokens"] / 1e6,
+        "drafter_steps": counters["drafter"]["step"],
+        "target_minutes": minutes["target"],
+        "drafter_minutes": minutes["drafter"],
+        "nats": evaluation["nats_per_token"],
+        "perplexity": evaluation["perplexity"],
+        "bits": evaluation["bits_per_byte"],
+        "prompts": evaluation["prompts"],
         "new_tokens": evaluation["new_tokens"],
-        "arm_names": " | ".join(evaluation["tau"]), "arm_rules": "---|" * (len(evaluation["tau"]) - 1) + "---",
+        "arm_names": " | ".join(evaluation["tau"]),
+        "arm_rules": "---|" * (len(evaluation["tau"]) - 1) + "---",
         "arm_values": " | ".join(f"{v:.2f}" for v in evaluation["tau"].values()),
         "exactness": exactness(evaluation),
-        "packages": ", ".join(split["packages"]), **parts, "teacher_tokens": teacher / 1e6,
+        "packages": ", ".join(split["packages"]),
+        **parts(split),
+        "teacher_tokens": teacher / 1e6,
         "prior": prior(out / "drafter"),
-        "min_distinct": MIN_DISTINCT, "continuation": CONTINUATION,
+        "min_distinct": MIN_DISTINCT,
+        "continuation": CONTINUATION,
         "prompt_counts": f"{counts['good']} of {counts['candidates']} candidates were eligible. From these, "
-                         f"{counts['chosen']} were drawn, at most three from one file.",
+        f"{counts['chosen']} were drawn, at most three from one file.",
         "reproduce_minutes": sum(minutes.values()) + 10,
     }
 

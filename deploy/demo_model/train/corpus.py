@@ -90,12 +90,10 @@ def summary(documents: list[Document]) -> dict:
         digest = hashlib.sha256()
         for document in part:
             digest.update(document.text.encode())
-        splits[split] = {"files": len(part), "bytes": sum(len(d.text.encode()) for d in part),
-                         "sha256": digest.hexdigest()}
+        splits[split] = {"files": len(part), "bytes": sum(len(d.text.encode()) for d in part), "sha256": digest.hexdigest()}
         if split != "train":
             splits[split]["paths"] = [d.path for d in part]
-    rule = (f"sha256(path) mod 100: below {VALIDATION_PERCENT} validation, "
-            f"the next {HELDOUT_PERCENT} heldout, the rest train")
+    rule = f"sha256(path) mod 100: below {VALIDATION_PERCENT} validation, the next {HELDOUT_PERCENT} heldout, the rest train"
     return {"packages": PACKAGES, "license": "PSF-2.0", "rule": rule, "splits": splits}
 
 

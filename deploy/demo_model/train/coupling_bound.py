@@ -46,14 +46,20 @@ def main() -> None:
     torch.set_num_threads(2)
     model, drafter = load_target(args.work), load_drafter(args.work)
     tokenizer = Tokenizer.from_file(str(args.work / "tokenizer" / "tokenizer.json"))
-    prompts = {p["id"]: tokenizer.encode(p["text"], add_special_tokens=False).ids
-               for p in map(json.loads, args.prompts.read_text().splitlines())}
+    prompts = {
+        p["id"]: tokenizer.encode(p["text"], add_special_tokens=False).ids
+        for p in map(json.loads, args.prompts.read_text().splitlines())
+    }
     for path in args.results:
         results = json.loads(path.read_text())
         temperature = results["settings"]["temperature"]
         policies = {policy["policy"]: policy for policy in results["policies"]}
-        ratios = torch.cat([log_ratios(model, drafter, prompts[p["id"]] + p["output_token_ids"],
-                                       len(prompts[p["id"]]) - 1, temperature) for p in policies["ar"]["prompts"]])
+        ratios = torch.cat(
+            [
+                log_ratios(model, drafter, prompts[p["id"]] + p["output_token_ids"], len(prompts[p["id"]]) - 1, temperature)
+                for p in policies["ar"]["prompts"]
+            ]
+        )
         bound = 1 + ratios.cumsum(1).clamp(max=0).exp().mean(0).sum().item()
         measured = ", ".join(f"{name} {policy['tau']:.2f}" for name, policy in policies.items() if "chain" in name)
         print(f"T {temperature:g}: τ of a chain is at most {bound:.2f} with any coupling; measured: {measured}")

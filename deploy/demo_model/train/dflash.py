@@ -30,7 +30,9 @@ class DraftConfig:
     def to_json(self) -> dict:
         """config.json of the drafter."""
         return {
-            **self.decoder.to_json(), "architectures": ["DFlashDraftModel"], "block_size": BLOCK,
+            **self.decoder.to_json(),
+            "architectures": ["DFlashDraftModel"],
+            "block_size": BLOCK,
             "num_target_layers": self.target_layers,
             "layer_types": ["full_attention"] * self.decoder.num_hidden_layers,
             "dflash_config": {"target_layer_ids": list(TARGET_LAYERS), "mask_token_id": MASK_TOKEN},
@@ -51,7 +53,7 @@ class DFlash(nn.Module):
         for name, parameter in self.named_parameters():
             if parameter.dim() == 2:
                 zero = name.endswith(("o_proj.weight", "down_proj.weight"))
-                nn.init.normal_(parameter, std=0.0 if zero else parameter.shape[1]**-0.5)
+                nn.init.normal_(parameter, std=0.0 if zero else parameter.shape[1] ** -0.5)
 
     def forward(self, embedding: Tensor, features: Tensor, tokens: Tensor, anchors: Tensor) -> Tensor:
         """Hidden states of the γ mask rows of every block.
@@ -80,7 +82,7 @@ def start_from_target(drafter: DFlash, target: torch.nn.Module) -> None:
     starts as a selection of the last tapped layer plus small noise, so that the context's keys and values
     start close to those of the target.
     """
-    layers = list(target.model.layers)[-len(drafter.layers):]
+    layers = list(target.model.layers)[-len(drafter.layers) :]
     hidden = drafter.fc.weight.shape[0]
     with torch.no_grad():
         for ours, theirs in zip(drafter.layers, layers):

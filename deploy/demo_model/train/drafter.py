@@ -43,8 +43,13 @@ class Shards:
         shard = torch.load(paths[pick], weights_only=True, mmap=True)
         enough = torch.nonzero(shard["useful"] - shard["prefix"] > 3 * BLOCK).squeeze(1)
         rows = enough[torch.randperm(len(enough), generator=generator)[:SEQUENCES]]
-        return {"prefix": shard["prefix"], "useful": shard["useful"][rows], "tokens": shard["tokens"][rows].long(),
-                "features": shard["features"][rows].float(), "hidden": shard["hidden"][rows].float()}
+        return {
+            "prefix": shard["prefix"],
+            "useful": shard["useful"][rows],
+            "tokens": shard["tokens"][rows].long(),
+            "features": shard["features"][rows].float(),
+            "hidden": shard["hidden"][rows].float(),
+        }
 
 
 def draw_anchors(part: dict, generator: torch.Generator) -> Tensor:
@@ -76,8 +81,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--max-minutes", type=float, default=35.0)
-    parser.add_argument("--start-from", type=Path,
-                        help="checkpoint of an earlier drafter to start from. Default: the target's weights")
+    parser.add_argument(
+        "--start-from", type=Path, help="checkpoint of an earlier drafter to start from. Default: the target's weights"
+    )
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--muon-lr", type=float, default=0.02)
     parser.add_argument("--adam-lr", type=float, default=0.003)
@@ -111,8 +117,10 @@ def main() -> None:
         if step % 20 == 0:
             bar.n = round(100 * clock.share(), 1)
             bar.set_postfix(step=step, loss=f"{loss.item():.3f}", hits=" ".join(f"{h:.2f}" for h in hits))
-            append_log(args.work / "drafter.log.jsonl", {"step": step, "seconds": round(clock.seconds(), 1),
-                                                         "loss": round(loss.item(), 4), "hits": hits.tolist()})
+            append_log(
+                args.work / "drafter.log.jsonl",
+                {"step": step, "seconds": round(clock.seconds(), 1), "loss": round(loss.item(), 4), "hits": hits.tolist()},
+            )
         done = clock.share() >= 1.0
         if checkpoint.due() or done:
             checkpoint.save(drafter, optimizer_pair, {"step": step, "seconds": clock.seconds()})

@@ -109,7 +109,7 @@ def decode(model: Qwen3, drafter: DFlash, prompt: list[int], new: int, tree: tup
 def greedy(model: Qwen3, prompt: list[int], new: int) -> list[int]:
     """Plain greedy decoding, one token per forward."""
     tokens, _, _ = generate(model, torch.tensor([prompt]), new, (torch.zeros(1), torch.Generator()))
-    return tokens[0, len(prompt):].tolist()
+    return tokens[0, len(prompt) :].tolist()
 
 
 @torch.no_grad()
@@ -119,11 +119,14 @@ def perplexity(model: Qwen3, work: Path, length: int = 512, limit: int = 400) ->
     sizes = json.loads((work / "tokens.json").read_text())["validation"]
     losses = []
     for start in range(0, min(len(stream) - length - 1, limit * length), length):
-        ids = torch.from_numpy(stream[start:start + length + 1])
+        ids = torch.from_numpy(stream[start : start + length + 1])
         losses.append(F.cross_entropy(model(ids[None, :-1])[0], ids[1:]).item())
     nats = float(np.mean(losses))
-    return {"nats_per_token": nats, "perplexity": math.exp(nats),
-            "bits_per_byte": nats / math.log(2) * sizes["tokens"] / sizes["bytes"]}
+    return {
+        "nats_per_token": nats,
+        "perplexity": math.exp(nats),
+        "bits_per_byte": nats / math.log(2) * sizes["tokens"] / sizes["bytes"],
+    }
 
 
 def main() -> None:
@@ -138,7 +141,7 @@ def main() -> None:
     torch.set_num_threads(2)
     model, drafter = load_target(args.work), load_drafter(args.work)
     tokenizer = Tokenizer.from_file(str(args.work / "tokenizer" / "tokenizer.json"))
-    prompts = [json.loads(line) for line in args.prompts.read_text().splitlines()][:args.limit]
+    prompts = [json.loads(line) for line in args.prompts.read_text().splitlines()][: args.limit]
     arms = [("chain", chain, BLOCK - 1)] + [(f"tree:{n}", best_first, n) for n in args.nodes]
     lengths: dict[str, list] = {name: [] for name, _, _ in arms}
     differing = 0
@@ -151,11 +154,15 @@ def main() -> None:
             texts.append(text)
         shortest = min(map(len, texts))
         differing += any(t[:shortest] != texts[0][:shortest] for t in texts)
-    report = {"prompts": len(prompts), "new_tokens": args.new_tokens,
-              "texts_that_differ": differing, "compared_with_greedy": args.exact,
-              **perplexity(model, args.work),
-              "tau": {name: round(float(np.mean(sum(cycles, []))), 3) for name, cycles in lengths.items()},
-              "tau_by_prompt": {name: [round(float(np.mean(c)), 2) for c in cycles] for name, cycles in lengths.items()}}
+    report = {
+        "prompts": len(prompts),
+        "new_tokens": args.new_tokens,
+        "texts_that_differ": differing,
+        "compared_with_greedy": args.exact,
+        **perplexity(model, args.work),
+        "tau": {name: round(float(np.mean(sum(cycles, []))), 3) for name, cycles in lengths.items()},
+        "tau_by_prompt": {name: [round(float(np.mean(c)), 2) for c in cycles] for name, cycles in lengths.items()},
+    }
     (args.work / "evaluation.json").write_text(json.dumps(report, indent=1))
     print(json.dumps({k: v for k, v in report.items() if k != "tau_by_prompt"}, indent=1))
 

@@ -52,6 +52,7 @@ def write_folder(folder: Path, model: torch.nn.Module, config: dict, tokenizer: 
 def check_against_transformers(folder: Path, model: Qwen3) -> float:
     """The largest difference in fp32 logits between `model` and Qwen3ForCausalLM loaded from the folder."""
     from transformers import Qwen3ForCausalLM
+
     reference = Qwen3ForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     ids = torch.randint(8, model.config.vocab_size, (2, 200), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
@@ -62,8 +63,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True, help="folder to write target/ and drafter/ to")
-    parser.add_argument("--random-drafter", action="store_true",
-                        help="write an untrained drafter, to test the format")
+    parser.add_argument("--random-drafter", action="store_true", help="write an untrained drafter, to test the format")
     parser.add_argument("--only", choices=["target", "drafter"])
     args = parser.parse_args()
     if args.only != "drafter":

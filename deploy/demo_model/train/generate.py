@@ -20,8 +20,9 @@ def choose(logits: Tensor, temperature: Tensor, generator: torch.Generator) -> T
 
 
 @torch.no_grad()
-def generate(model: Qwen3, prefix: Tensor, count: int, sampling: tuple[Tensor, torch.Generator],
-             taps: tuple[int, ...] = ()) -> tuple[Tensor, Tensor, Tensor]:
+def generate(
+    model: Qwen3, prefix: Tensor, count: int, sampling: tuple[Tensor, torch.Generator], taps: tuple[int, ...] = ()
+) -> tuple[Tensor, Tensor, Tensor]:
     """Continues prefix [B, P] by `count` ids, without stopping at the end of text.
 
     `sampling`: temperatures [B] (0: greedy), and the generator of the noise.
@@ -47,7 +48,7 @@ def generate(model: Qwen3, prefix: Tensor, count: int, sampling: tuple[Tensor, t
 
 def distinct_ratio(ids: list[int]) -> float:
     """Number of distinct 4-grams / number of 4-grams: 1 for text without repetition, near 0 for a loop."""
-    grams = [tuple(ids[i:i + 4]) for i in range(len(ids) - 3)]
+    grams = [tuple(ids[i : i + 4]) for i in range(len(ids) - 3)]
     return len(set(grams)) / len(grams) if grams else 1.0
 
 
@@ -58,6 +59,6 @@ def useful_length(ids: list[int]) -> int:
     """
     end = ids.index(EOS) if EOS in ids else len(ids)
     for start in range(0, end - LOOP_WINDOW + 1, 4):
-        if distinct_ratio(ids[start:start + LOOP_WINDOW]) < LOOP_RATIO:
+        if distinct_ratio(ids[start : start + LOOP_WINDOW]) < LOOP_RATIO:
             return start + LOOP_WINDOW // 2
     return end

@@ -56,8 +56,10 @@ def optimizers(model: torch.nn.Module, muon_lr: float, adam_lr: float, weight_de
     named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
     matrices = [p for n, p in named if p.dim() == 2 and "embed" not in n]
     rest = [p for n, p in named if p.dim() != 2 or "embed" in n]
-    optimizer_pair = [Muon(matrices, lr=muon_lr, weight_decay=weight_decay),
-                      torch.optim.AdamW(rest, lr=adam_lr, betas=(0.9, 0.95), eps=1e-10, weight_decay=0.0)]
+    optimizer_pair = [
+        Muon(matrices, lr=muon_lr, weight_decay=weight_decay),
+        torch.optim.AdamW(rest, lr=adam_lr, betas=(0.9, 0.95), eps=1e-10, weight_decay=0.0),
+    ]
     for optimizer in optimizer_pair:
         for group in optimizer.param_groups:
             group["base_lr"] = group["lr"]

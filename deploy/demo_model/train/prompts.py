@@ -40,11 +40,11 @@ def candidates(document: corpus.Document, tokenizer: Tokenizer, generator: torch
     texts = []
     for start in sorted(starts[i] for i in order):
         wanted = LENGTHS[int(torch.randint(len(LENGTHS), (1,), generator=generator))]
-        piece = document.text[start:start + 4000]
+        piece = document.text[start : start + 4000]
         encoding = tokenizer.encode(piece, add_special_tokens=False)
         if len(encoding.ids) <= wanted:
             continue
-        text = piece[:encoding.offsets[wanted][0]].rstrip()
+        text = piece[: encoding.offsets[wanted][0]].rstrip()
         if MIN_TOKENS <= len(tokenizer.encode(text, add_special_tokens=False).ids) <= MAX_TOKENS:
             texts.append(text)
     return texts
@@ -55,13 +55,13 @@ def continuations(model: Qwen3, prompts: list[list[int]]) -> list[list[int]]:
     by_length: dict[int, list[int]] = {}
     for index, ids in enumerate(prompts):
         by_length.setdefault(len(ids), []).append(index)
-    batches = [group[i:i + BATCH] for group in by_length.values() for i in range(0, len(group), BATCH)]
+    batches = [group[i : i + BATCH] for group in by_length.values() for i in range(0, len(group), BATCH)]
     out: list[list[int]] = [[] for _ in prompts]
     generator = torch.Generator()
     for group in tqdm(batches, desc="prompts", unit="batch"):
         prefix = torch.tensor([prompts[i] for i in group])
         tokens, _, _ = generate(model, prefix, CONTINUATION, (torch.zeros(len(group)), generator))
-        for index, row in zip(group, tokens[:, prefix.shape[1]:].tolist()):
+        for index, row in zip(group, tokens[:, prefix.shape[1] :].tolist()):
             out[index] = row
     return out
 
@@ -75,8 +75,12 @@ def pick(model: Qwen3, work: Path) -> tuple[list[dict], dict]:
     """The prompts that are good for this target, as lines of prompts.jsonl, and how many were tried and good."""
     tokenizer = Tokenizer.from_file(str(work / "tokenizer" / "tokenizer.json"))
     generator = torch.Generator().manual_seed(11)
-    tried = [(document, text) for document in corpus.load(work, "heldout") if document.kind == KIND
-             for text in candidates(document, tokenizer, generator)]
+    tried = [
+        (document, text)
+        for document in corpus.load(work, "heldout")
+        if document.kind == KIND
+        for text in candidates(document, tokenizer, generator)
+    ]
     greedy = continuations(model, [tokenizer.encode(text, add_special_tokens=False).ids for _, text in tried])
     good = [i for i, continuation in enumerate(greedy) if is_good(continuation)]
     per_file: dict[str, int] = {}

@@ -30,10 +30,21 @@ class Config:
     def to_json(self) -> dict:
         """config.json of the target, for Qwen3ForCausalLM."""
         return {
-            "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", **asdict(self),
-            "hidden_act": "silu", "attention_bias": False, "attention_dropout": 0.0, "tie_word_embeddings": True,
-            "initializer_range": 0.02, "use_cache": True, "use_sliding_window": False, "sliding_window": None,
-            "rope_scaling": None, "bos_token_id": None, "eos_token_id": 0, "pad_token_id": 0,
+            "architectures": ["Qwen3ForCausalLM"],
+            "model_type": "qwen3",
+            **asdict(self),
+            "hidden_act": "silu",
+            "attention_bias": False,
+            "attention_dropout": 0.0,
+            "tie_word_embeddings": True,
+            "initializer_range": 0.02,
+            "use_cache": True,
+            "use_sliding_window": False,
+            "sliding_window": None,
+            "rope_scaling": None,
+            "bos_token_id": None,
+            "eos_token_id": 0,
+            "pad_token_id": 0,
             "torch_dtype": "bfloat16",
         }
 
@@ -109,7 +120,7 @@ class Cache:
     def extend(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Appends [B, G, T, D] and returns everything stored so far."""
         end = self.used + k.shape[2]
-        self.k[:, :, self.used:end], self.v[:, :, self.used:end] = k, v
+        self.k[:, :, self.used : end], self.v[:, :, self.used : end] = k, v
         self.used = end
         return self.k[:, :, :end], self.v[:, :, :end]
 
@@ -133,8 +144,7 @@ class Layer(nn.Module):
         self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
 
-    def forward(self, x: Tensor, rope: tuple[Tensor, Tensor], cache: Cache | None = None,
-                mask: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, rope: tuple[Tensor, Tensor], cache: Cache | None = None, mask: Tensor | None = None) -> Tensor:
         """[B, T, C] -> [B, T, C]. Appends the T rows to the cache, if any. Causal unless a mask is given."""
         normed = self.input_layernorm(x)
         q = self.self_attn.queries(normed, rope)
@@ -171,10 +181,16 @@ class Qwen3(nn.Module):
             if name.endswith(("o_proj.weight", "down_proj.weight")):
                 nn.init.zeros_(parameter)
             else:
-                nn.init.normal_(parameter, std=0.02 if "embed" in name else parameter.shape[1]**-0.5)
+                nn.init.normal_(parameter, std=0.02 if "embed" in name else parameter.shape[1] ** -0.5)
 
-    def hidden(self, tokens: Tensor, positions: Tensor | None = None, caches: list[Cache] | None = None,
-               mask: Tensor | None = None, taps: tuple[int, ...] = ()) -> tuple[Tensor, Tensor | None]:
+    def hidden(
+        self,
+        tokens: Tensor,
+        positions: Tensor | None = None,
+        caches: list[Cache] | None = None,
+        mask: Tensor | None = None,
+        taps: tuple[int, ...] = (),
+    ) -> tuple[Tensor, Tensor | None]:
         """tokens [B, T] -> final normed hidden [B, T, C] and the features [B, T, len(taps)·C].
 
         A feature is the output of layer `tap` (HF hidden_states[tap + 1]). positions default to 0..T-1.

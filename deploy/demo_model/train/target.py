@@ -37,7 +37,7 @@ def window_length(share: float, step: int) -> int:
 def batch(stream: np.ndarray, length: int, windows: int, step: int) -> torch.Tensor:
     """Ids [windows, length + 1], at offsets that depend on `step` only."""
     offsets = np.random.default_rng(step).integers(0, len(stream) - length - 1, windows)
-    return torch.from_numpy(np.stack([stream[o:o + length + 1] for o in offsets]).astype(np.int64))
+    return torch.from_numpy(np.stack([stream[o : o + length + 1] for o in offsets]).astype(np.int64))
 
 
 def train_step(model: Qwen3, windows: torch.Tensor) -> float:
@@ -57,7 +57,7 @@ def validation_loss(model: Qwen3, stream: np.ndarray, windows: int, length: int 
     """Mean nats per token over evenly spaced windows of the validation stream."""
     losses = []
     for offset in np.linspace(0, len(stream) - length - 1, windows).astype(int):
-        ids = torch.from_numpy(stream[offset:offset + length + 1].astype(np.int64))[None]
+        ids = torch.from_numpy(stream[offset : offset + length + 1].astype(np.int64))[None]
         losses.append(F.cross_entropy(model(ids[:, :-1])[0], ids[0, 1:]).item())
     return float(np.mean(losses))
 
@@ -111,8 +111,13 @@ def main() -> None:
             bar.set_postfix(step=step, loss=f"{loss:.3f}", tokens_per_s=f"{tokens / clock.seconds():.0f}")
         done = clock.share() >= 1.0
         if checkpoint.due() or done:
-            counters = {"layers": model.config.num_hidden_layers, "step": step, "tokens": tokens, "seconds": clock.seconds(),
-                        "validation_loss": validation_loss(model, validation, 24)}
+            counters = {
+                "layers": model.config.num_hidden_layers,
+                "step": step,
+                "tokens": tokens,
+                "seconds": clock.seconds(),
+                "validation_loss": validation_loss(model, validation, 24),
+            }
             append_log(args.work / "target.log.jsonl", counters)
             checkpoint.save(model, optimizer_pair, counters)
     bar.close()

@@ -28,7 +28,7 @@ TEMPERATURE = 0.8
 def prefixes(stream: np.ndarray, length: int, seed: int) -> torch.Tensor:
     """Windows [BATCH, length] of the training stream, at offsets that depend on `seed` only."""
     offsets = np.random.default_rng([7, seed]).integers(0, len(stream) - length, BATCH)
-    return torch.from_numpy(np.stack([stream[o:o + length] for o in offsets]).astype(np.int64))
+    return torch.from_numpy(np.stack([stream[o : o + length] for o in offsets]).astype(np.int64))
 
 
 def make_shard(model: torch.nn.Module, stream: np.ndarray, index: int) -> dict:
@@ -36,8 +36,7 @@ def make_shard(model: torch.nn.Module, stream: np.ndarray, index: int) -> dict:
     prefix, count = SHAPES[index % len(SHAPES)]
     temperature = torch.tensor([0.0, TEMPERATURE]).repeat(BATCH // 2)
     generator = torch.Generator().manual_seed(index)
-    tokens, hidden, features = generate(model, prefixes(stream, prefix, index), count, (temperature, generator),
-                                        TARGET_LAYERS)
+    tokens, hidden, features = generate(model, prefixes(stream, prefix, index), count, (temperature, generator), TARGET_LAYERS)
     useful = torch.tensor([prefix + useful_length(row[prefix:].tolist()) for row in tokens])
     return {"tokens": tokens.short(), "prefix": prefix, "useful": useful, "hidden": hidden, "features": features}
 

@@ -35,14 +35,30 @@ class Config:
     def to_json(self) -> dict:
         """The fields of `config.json`, in the form of EleutherAI's Pythia."""
         return {
-            "architectures": ["GPTNeoXForCausalLM"], "model_type": "gpt_neox", "vocab_size": VOCABULARY,
-            "hidden_size": self.hidden_size, "intermediate_size": 4 * self.hidden_size,
-            "num_hidden_layers": self.num_hidden_layers, "num_attention_heads": self.num_attention_heads,
-            "rotary_pct": ROTARY_SHARE, "rotary_emb_base": self.rotary_emb_base,
-            "layer_norm_eps": self.layer_norm_eps, "max_position_embeddings": 2048, "hidden_act": "gelu",
-            "attention_bias": True, "attention_dropout": 0.0, "hidden_dropout": 0.0, "classifier_dropout": 0.0,
-            "use_parallel_residual": True, "tie_word_embeddings": True, "initializer_range": 0.02, "use_cache": True,
-            "bos_token_id": None, "eos_token_id": 0, "pad_token_id": 0, "torch_dtype": "bfloat16",
+            "architectures": ["GPTNeoXForCausalLM"],
+            "model_type": "gpt_neox",
+            "vocab_size": VOCABULARY,
+            "hidden_size": self.hidden_size,
+            "intermediate_size": 4 * self.hidden_size,
+            "num_hidden_layers": self.num_hidden_layers,
+            "num_attention_heads": self.num_attention_heads,
+            "rotary_pct": ROTARY_SHARE,
+            "rotary_emb_base": self.rotary_emb_base,
+            "layer_norm_eps": self.layer_norm_eps,
+            "max_position_embeddings": 2048,
+            "hidden_act": "gelu",
+            "attention_bias": True,
+            "attention_dropout": 0.0,
+            "hidden_dropout": 0.0,
+            "classifier_dropout": 0.0,
+            "use_parallel_residual": True,
+            "tie_word_embeddings": True,
+            "initializer_range": 0.02,
+            "use_cache": True,
+            "bos_token_id": None,
+            "eos_token_id": 0,
+            "pad_token_id": 0,
+            "torch_dtype": "bfloat16",
         }
 
 
@@ -75,7 +91,7 @@ class Cache:
     def extend(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Appends [B, H, T, D] and returns everything stored so far."""
         end = self.used + k.shape[2]
-        self.k[:, :, self.used:end], self.v[:, :, self.used:end] = k, v
+        self.k[:, :, self.used : end], self.v[:, :, self.used : end] = k, v
         self.used = end
         return self.k[:, :, :end], self.v[:, :, :end]
 
@@ -153,17 +169,18 @@ class GptNeox(nn.Module):
             if name.endswith(("attention.dense.weight", "dense_4h_to_h.weight")) or name.endswith(".bias"):
                 nn.init.zeros_(parameter)
             elif parameter.dim() == 2:
-                nn.init.normal_(parameter, std=0.02 if "embed" in name else parameter.shape[1]**-0.5)
+                nn.init.normal_(parameter, std=0.02 if "embed" in name else parameter.shape[1] ** -0.5)
 
-    def hidden(self, tokens: Tensor, positions: Tensor | None = None, caches: list[Cache] | None = None,
-               taps: tuple[int, ...] = ()) -> tuple[Tensor, None]:
+    def hidden(
+        self, tokens: Tensor, positions: Tensor | None = None, caches: list[Cache] | None = None, taps: tuple[int, ...] = ()
+    ) -> tuple[Tensor, None]:
         """tokens [B, T] -> final normed hidden [B, T, C]. The second value is None: this model has no taps."""
         assert not taps, "GptNeox exports no features"
         if positions is None:
             positions = torch.arange(tokens.shape[1])
         rope = rope_table(positions, self.config)
         x = self.gpt_neox.embed_in(tokens)
-        for index, layer in enumerate(self.gpt_neox.layers[:self.depth]):
+        for index, layer in enumerate(self.gpt_neox.layers[: self.depth]):
             x = layer(x, rope, None if caches is None else caches[index])
         return self.gpt_neox.final_layer_norm(x), None
 

@@ -86,9 +86,13 @@ machine processes more tokens, and results differ between machines. The learning
 
 
 def shape(name: str, config: Config) -> dict:
-    return {f"{name}_layers": config.num_hidden_layers, f"{name}_hidden": config.hidden_size,
-            f"{name}_ffn": 4 * config.hidden_size, f"{name}_heads": config.num_attention_heads,
-            f"{name}_head": config.head_dim}
+    return {
+        f"{name}_layers": config.num_hidden_layers,
+        f"{name}_hidden": config.hidden_size,
+        f"{name}_ffn": 4 * config.hidden_size,
+        f"{name}_heads": config.num_attention_heads,
+        f"{name}_head": config.head_dim,
+    }
 
 
 def teacher_tokens(work: Path) -> tuple[int, int]:
@@ -120,18 +124,33 @@ def fields(work: Path, out: Path, teacher_minutes: float) -> dict:
         counters, losses = state[name]["counters"], evaluation[name]
         values |= {
             f"{name}_millions": sum(t.numel() for t in state[name]["model"].values()) / 1e6,
-            f"{name}_mb": megabytes(out / name), f"{name}_tokens": counters["tokens"] / 1e6,
-            f"{name}_minutes": counters["seconds"] / 60, f"{name}_steps": counters["step"],
-            f"{name}_nats": losses["nats_per_token"], f"{name}_perplexity": losses["perplexity"],
-            f"{name}_bits": losses["bits_per_byte"], f"{name}_difference": differences[name],
+            f"{name}_mb": megabytes(out / name),
+            f"{name}_tokens": counters["tokens"] / 1e6,
+            f"{name}_minutes": counters["seconds"] / 60,
+            f"{name}_steps": counters["step"],
+            f"{name}_nats": losses["nats_per_token"],
+            f"{name}_perplexity": losses["perplexity"],
+            f"{name}_bits": losses["bits_per_byte"],
+            f"{name}_difference": differences[name],
         }
     return values | {
-        "grow_at": 100 * GROW_AT, "shallow": SHALLOW, "tau": evaluation["tau"], "linear": evaluation["linear"],
-        "prompts": evaluation["prompts"], "new_tokens": evaluation["new_tokens"], **counts, "continuation": CONTINUATION, "min_distinct": 100 * MIN_DISTINCT,
+        "grow_at": 100 * GROW_AT,
+        "shallow": SHALLOW,
+        "tau": evaluation["tau"],
+        "linear": evaluation["linear"],
+        "prompts": evaluation["prompts"],
+        "new_tokens": evaluation["new_tokens"],
+        **counts,
+        "continuation": CONTINUATION,
+        "min_distinct": 100 * MIN_DISTINCT,
         "agreement_text": 100 * evaluation["agreement_on_greedy_text"],
-        "agreement_validation": 100 * evaluation["agreement_on_validation"], "exactness": exactness(evaluation),
-        "teacher_corpus": corpus / 1e6, "teacher_generated": generated / 1e6, "temperature": TEMPERATURE,
-        "soft": 1 - GREEDY_SHARE, "greedy": GREEDY_SHARE,
+        "agreement_validation": 100 * evaluation["agreement_on_validation"],
+        "exactness": exactness(evaluation),
+        "teacher_corpus": corpus / 1e6,
+        "teacher_generated": generated / 1e6,
+        "temperature": TEMPERATURE,
+        "soft": 1 - GREEDY_SHARE,
+        "greedy": GREEDY_SHARE,
         "minutes": values["target_minutes"] + values["drafter_minutes"] + teacher_minutes,
     }
 

@@ -34,7 +34,7 @@ def draw(shards: list[dict], generator: torch.Generator) -> tuple[Tensor, Tensor
     """Rows of one shard, about STEP_TOKENS tokens: tokens [B, T], hidden [B, T - 1, C], used [B, T - 1]."""
     shard = shards[int(torch.randint(len(shards), (1,), generator=generator))]
     count, length = shard["tokens"].shape
-    rows = torch.randperm(count, generator=generator)[:max(1, STEP_TOKENS // length)]
+    rows = torch.randperm(count, generator=generator)[: max(1, STEP_TOKENS // length)]
     used = torch.arange(1, length) < shard["useful"][rows].unsqueeze(1)
     return shard["tokens"][rows].long(), shard["hidden"][rows].float(), used
 
@@ -68,8 +68,13 @@ def main() -> None:
     counters = checkpoint.load(drafter, optimizer_pair)
     clock = Clock(args.max_minutes, counters.get("seconds", 0.0), time.process_time)
     step, tokens = counters.get("step", 0), counters.get("tokens", 0)
-    bar = tqdm(total=100, desc="drafter", unit="%", mininterval=20,
-               bar_format="{desc} {percentage:3.0f}%|{bar:20}| {elapsed} {postfix}")
+    bar = tqdm(
+        total=100,
+        desc="drafter",
+        unit="%",
+        mininterval=20,
+        bar_format="{desc} {percentage:3.0f}%|{bar:20}| {elapsed} {postfix}",
+    )
     done = clock.share() >= 1.0
     while not done:
         set_scale(optimizer_pair, learning_rate_scale(clock.share()))
@@ -84,9 +89,16 @@ def main() -> None:
         if step % 20 == 0:
             bar.n = round(100 * clock.share(), 1)
             bar.set_postfix(step=step, loss=f"{loss.item():.3f}", agreement=f"{agreement:.3f}")
-            append_log(args.work / "neox_drafter.log.jsonl",
-                       {"step": step, "tokens": tokens, "seconds": round(clock.seconds(), 1),
-                        "loss": round(loss.item(), 4), "agreement": round(agreement, 4)})
+            append_log(
+                args.work / "neox_drafter.log.jsonl",
+                {
+                    "step": step,
+                    "tokens": tokens,
+                    "seconds": round(clock.seconds(), 1),
+                    "loss": round(loss.item(), 4),
+                    "agreement": round(agreement, 4),
+                },
+            )
         done = clock.share() >= 1.0
         if checkpoint.due() or done:
             checkpoint.save(drafter, optimizer_pair, {"step": step, "tokens": tokens, "seconds": clock.seconds()})

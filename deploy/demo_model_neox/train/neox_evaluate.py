@@ -43,7 +43,7 @@ class Sequence:
 
 def draft(drafter: Sequence, committed: list[int], count: int) -> list[int]:
     """`count` greedy tokens after `committed`. Runs the committed tokens that the drafter has not seen."""
-    tokens = [drafter.feed(committed[drafter.caches[0].used:])[-1]]
+    tokens = [drafter.feed(committed[drafter.caches[0].used :])[-1]]
     while len(tokens) < count:
         tokens.append(drafter.feed(tokens[-1:])[0])
     return tokens
@@ -55,17 +55,17 @@ def linear_speculation(models: tuple[GptNeox, GptNeox], prompt: list[int], new: 
     target, drafter = (Sequence(model, len(prompt) + new + 2 * LINEAR + 2) for model in models)
     committed = prompt + [target.feed(prompt)[-1]]
     lengths = []
-    while len(committed) - len(prompt) < new and EOS not in committed[len(prompt):]:
+    while len(committed) - len(prompt) < new and EOS not in committed[len(prompt) :]:
         drafted = draft(drafter, committed, LINEAR)
         picks = target.feed(committed[-1:] + drafted)
         accepted = 0
         while accepted < LINEAR and drafted[accepted] == picks[accepted]:
             accepted += 1
-        committed += picks[:accepted + 1]
+        committed += picks[: accepted + 1]
         lengths.append(accepted + 1)
         for sequence in (target, drafter):
             sequence.rewind(len(committed) - 1)
-    return committed[len(prompt):][:new], lengths
+    return committed[len(prompt) :][:new], lengths
 
 
 @torch.no_grad()
@@ -84,7 +84,7 @@ def agreement(models: tuple[GptNeox, GptNeox], texts: list[Tensor], skip: list[i
 def validation_windows(work: Path, length: int = 512, count: int = 60) -> list[Tensor]:
     stream = np.load(work / "validation.npy").astype(np.int64)
     starts = np.linspace(0, len(stream) - length - 1, count).astype(int)
-    return [torch.from_numpy(stream[s:s + length + 1]) for s in starts]
+    return [torch.from_numpy(stream[s : s + length + 1]) for s in starts]
 
 
 def main() -> None:
@@ -95,20 +95,25 @@ def main() -> None:
     torch.set_num_threads(1)
     models = load_target(args.work), load_drafter(args.work)
     tokenizer = Tokenizer.from_file(str(args.work / "tokenizer" / "tokenizer.json"))
-    prompts = [tokenizer.encode(json.loads(line)["text"], add_special_tokens=False).ids
-               for line in args.prompts.read_text().splitlines()]
+    prompts = [
+        tokenizer.encode(json.loads(line)["text"], add_special_tokens=False).ids
+        for line in args.prompts.read_text().splitlines()
+    ]
     lengths, texts, differing = [], [], 0
     for prompt in tqdm(prompts, desc="evaluate", unit="prompt"):
         plain = greedy(models[0], prompt, CONTINUATION)
         text, cycles = linear_speculation(models, prompt, CONTINUATION)
-        differing += text != plain[:len(text)]
+        differing += text != plain[: len(text)]
         lengths.append(cycles)
         texts.append(plain)
     joined = [torch.tensor(p + t) for p, t in zip(prompts, texts)]
     report = {
-        "prompts": len(prompts), "new_tokens": CONTINUATION, "linear": LINEAR,
+        "prompts": len(prompts),
+        "new_tokens": CONTINUATION,
+        "linear": LINEAR,
         "texts_that_differ": differing,
-        "target": perplexity(models[0], args.work), "drafter": perplexity(models[1], args.work),
+        "target": perplexity(models[0], args.work),
+        "drafter": perplexity(models[1], args.work),
         "agreement_on_greedy_text": agreement(models, joined, [len(p) - 1 for p in prompts]),
         "agreement_on_validation": agreement(models, validation_windows(args.work), [0] * 60),
         "tau": float(np.mean(sum(lengths, []))),

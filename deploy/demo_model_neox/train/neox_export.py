@@ -31,6 +31,7 @@ def load_drafter(work: Path) -> GptNeox:
 def check_against_transformers(folder: Path, model: GptNeox) -> float:
     """The largest difference in fp32 logits between `model` and GPTNeoXForCausalLM loaded from the folder."""
     from transformers import GPTNeoXForCausalLM
+
     reference = GPTNeoXForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     ids = torch.randint(8, VOCABULARY, (2, 200), generator=torch.Generator().manual_seed(1))
     return (reference(ids).logits - model(ids)).abs().max().item()
@@ -50,8 +51,10 @@ def main() -> None:
         differences[name] = check_against_transformers(folder, model)
         print(f"{name}: largest difference in logits from transformers {differences[name]:.2e}")
         if differences[name] > LARGEST_DIFFERENCE:
-            raise SystemExit(f"neox_export: {folder} differs from transformers by {differences[name]:.2e} in logits; "
-                             f"at most {LARGEST_DIFFERENCE:.0e} is allowed")
+            raise SystemExit(
+                f"neox_export: {folder} differs from transformers by {differences[name]:.2e} in logits; "
+                f"at most {LARGEST_DIFFERENCE:.0e} is allowed"
+            )
     (args.work / "neox_export.json").write_text(json.dumps(differences))
 
 

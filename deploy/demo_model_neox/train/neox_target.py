@@ -38,8 +38,9 @@ def main() -> None:
     counters = checkpoint.load(model, optimizer_pair)
     clock = Clock(args.max_minutes, counters.get("seconds", 0.0), time.process_time)
     step, tokens = counters.get("step", 0), counters.get("tokens", 0)
-    bar = tqdm(total=100, desc="target", unit="%", mininterval=20,
-               bar_format="{desc} {percentage:3.0f}%|{bar:20}| {elapsed} {postfix}")
+    bar = tqdm(
+        total=100, desc="target", unit="%", mininterval=20, bar_format="{desc} {percentage:3.0f}%|{bar:20}| {elapsed} {postfix}"
+    )
     done = clock.share() >= 1.0
     while not done:
         share = clock.share()
@@ -59,8 +60,12 @@ def main() -> None:
             bar.set_postfix(step=step, loss=f"{loss:.3f}", tokens_per_s=f"{tokens / clock.seconds():.0f}")
         done = clock.share() >= 1.0
         if checkpoint.due() or done:
-            counters = {"step": step, "tokens": tokens, "seconds": clock.seconds(),
-                        "validation_loss": validation_loss(model, validation, 24)}
+            counters = {
+                "step": step,
+                "tokens": tokens,
+                "seconds": clock.seconds(),
+                "validation_loss": validation_loss(model, validation, 24),
+            }
             append_log(args.work / "neox_target.log.jsonl", counters)
             checkpoint.save(model, optimizer_pair, counters)
     bar.close()

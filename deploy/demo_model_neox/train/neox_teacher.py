@@ -28,7 +28,7 @@ TEMPERATURE = 0.8
 def windows(stream: np.ndarray, length: int, index: int) -> torch.Tensor:
     """Windows [BATCH, length] of the training stream, at offsets that depend on `index` only."""
     offsets = np.random.default_rng([9, index]).integers(0, len(stream) - length, BATCH)
-    return torch.from_numpy(np.stack([stream[o:o + length] for o in offsets]).astype(np.int64))
+    return torch.from_numpy(np.stack([stream[o : o + length] for o in offsets]).astype(np.int64))
 
 
 @torch.no_grad()
@@ -57,8 +57,13 @@ def main() -> None:
     folder = args.work / "neox_teacher"
     folder.mkdir(exist_ok=True)
     clock, index, generated = Clock(args.max_minutes, now=time.process_time), len(list(folder.glob("*.pt"))), 0
-    bar = tqdm(total=100, desc="teacher", unit="%", mininterval=20,
-               bar_format="{desc} {percentage:3.0f}%|{bar:20}| {elapsed} {postfix}")
+    bar = tqdm(
+        total=100,
+        desc="teacher",
+        unit="%",
+        mininterval=20,
+        bar_format="{desc} {percentage:3.0f}%|{bar:20}| {elapsed} {postfix}",
+    )
     while clock.share() < 1.0:
         shard = make_shard(model, stream, index)
         torch.save(shard, folder / "part.tmp")

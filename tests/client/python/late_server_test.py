@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """A client finds a server that comes after its first attempt. The server is in another process: threads of
 a server in this one would keep gRPC going."""
+
 import asyncio
 import pathlib
 import subprocess
@@ -26,28 +27,29 @@ class LateServerTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
-        self.address = f'unix:{pathlib.Path(folder.name) / "server.sock"}'
+        self.address = f"unix:{pathlib.Path(folder.name) / 'server.sock'}"
         server = subprocess.Popen([sys.executable, __file__, self.address])
         self.addCleanup(server.wait)
         self.addCleanup(server.kill)
 
     def test_an_answer(self):
         with Client(self.address, OPTIONS) as client:
-            self.assertEqual(client.generate('p').text(), 'Hello world')
+            self.assertEqual(client.generate("p").text(), "Hello world")
 
     def test_another_call(self):
         with Client(self.address, OPTIONS) as client:
-            self.assertEqual(client.server_info().version, '1.2.3')
+            self.assertEqual(client.server_info().version, "1.2.3")
 
     def test_an_answer_for_asyncio(self):
         async def ask():
             async with AsyncClient(self.address, OPTIONS) as client:
-                return await client.generate('p').text()
-        self.assertEqual(asyncio.run(ask()), 'Hello world')
+                return await client.generate("p").text()
+
+        self.assertEqual(asyncio.run(ask()), "Hello world")
 
 
-if __name__ == '__main__':
-    if len(sys.argv) == 2 and sys.argv[1].startswith('unix:'):
+if __name__ == "__main__":
+    if len(sys.argv) == 2 and sys.argv[1].startswith("unix:"):
         serve_late(sys.argv[1])
     else:
         unittest.main()

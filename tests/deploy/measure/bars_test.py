@@ -38,9 +38,18 @@ class JudgeTest(unittest.TestCase):
         self.assertEqual((verdict.measured, verdict.outcome), ("10.0 %", "not judged: no GPU was used"))
 
     def test_a_verdict_is_written_as_json(self):
-        self.assertEqual(judge(AT_LEAST, measured(0.9, "x")).as_json(), {
-            "key": "a.rate", "what": "a rate", "required": "≥ 85.0 %", "value": 0.9, "note": "x", "measured": "90.0 % (x)",
-            "verdict": "met"})
+        self.assertEqual(
+            judge(AT_LEAST, measured(0.9, "x")).as_json(),
+            {
+                "key": "a.rate",
+                "what": "a rate",
+                "required": "≥ 85.0 %",
+                "value": 0.9,
+                "note": "x",
+                "measured": "90.0 % (x)",
+                "verdict": "met",
+            },
+        )
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@ import io
 import json
 import unittest
 
-from compare_common import Bastion, Prompt, make_parser, save_report, take_turns
 from arms import Arm
+from compare_common import Bastion, Prompt, make_parser, save_report, take_turns
 from fixtures import FolderTest, policy, results
 from runner import Runner
 

@@ -16,10 +16,18 @@ SAMPLES = {
     "aime": ({"id": 60, "problem": "Find n."}, "aime-60", "Find n."),
     "humaneval": ({"task_id": "HumanEval/0", "prompt": "def f(x):\n"}, "humaneval-HumanEval/0", "```python\ndef f(x):\n```"),
     "mbpp": ({"task_id": 11, "text": "Remove a character."}, "mbpp-11", "Remove a character."),
-    "livecodebench": ({"question_id": "q1", "question_content": "Sort.", "starter_code": "class S:"}, "livecodebench-q1", "class S:"),
+    "livecodebench": (
+        {"question_id": "q1", "question_content": "Sort.", "starter_code": "class S:"},
+        "livecodebench-q1",
+        "class S:",
+    ),
     "swe-bench-lite": ({"instance_id": "r-1", "repo": "o/r", "problem_statement": "It fails."}, "swe-bench-lite-r-1", "o/r"),
     "alpaca": ({"instruction": "Translate.", "input": "Hallo"}, "alpaca-0", "Translate.\n\nHallo"),
-    "longbench": ({"_id": "x", "dataset": "qasper", "context": "An article.", "input": "Why?"}, "longbench-qasper-x", "Question: Why?"),
+    "longbench": (
+        {"_id": "x", "dataset": "qasper", "context": "An article.", "input": "Why?"},
+        "longbench-qasper-x",
+        "Question: Why?",
+    ),
 }
 
 
@@ -31,14 +39,17 @@ class ConvertTest(FolderTest):
 
     def run_script(self, *arguments) -> tuple[int, str]:
         errors = io.StringIO()
-        with mock.patch.object(sys, "argv", ["convert_prompts.py", *map(str, arguments)]), \
-                contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(errors):
+        with (
+            mock.patch.object(sys, "argv", ["convert_prompts.py", *map(str, arguments)]),
+            contextlib.redirect_stdout(io.StringIO()),
+            contextlib.redirect_stderr(errors),
+        ):
             return convert_prompts.main(), errors.getvalue()
 
     def test_every_dataset_converts_its_fields(self):
         for name, (entry, wanted, text) in SAMPLES.items():
             with self.subTest(name):
-                prompt, = convert_prompts.convert(name, self.write(json.dumps(entry)))
+                (prompt,) = convert_prompts.convert(name, self.write(json.dumps(entry)))
                 self.assertEqual(prompt["id"], wanted)
                 self.assertIn(text, prompt["turns"][0])
                 self.assertEqual(len(prompt["turns"]), 1)
@@ -46,7 +57,7 @@ class ConvertTest(FolderTest):
 
     def test_mt_bench_keeps_its_turns(self):
         file = self.write('{"question_id": 81, "turns": ["Write.", "Rewrite."]}\n')
-        prompt, = convert_prompts.convert("mt-bench", file)
+        (prompt,) = convert_prompts.convert("mt-bench", file)
         self.assertEqual(prompt, {"id": "mt-bench-81", "dataset": "mt-bench", "turns": ["Write.", "Rewrite."]})
 
     def test_lists_and_compressed_lines_are_read(self):
@@ -75,9 +86,13 @@ class ConvertTest(FolderTest):
         self.assertEqual(lines[2]["template_args"], {"enable_thinking": False})
 
     def test_a_wrong_file_is_an_error_that_names_it(self):
-        for name, content, problem in (("gsm8k", '{"text": "x"}', "question"), ("gsm8k", "{\n", "line 1"),
-                                       ("gsm8k", "3", "no JSON objects"), ("mt-bench", '{"turns": []}', "turns"),
-                                       ("longbench", '{"dataset": "lcc", "context": "c"}', "lcc")):
+        for name, content, problem in (
+            ("gsm8k", '{"text": "x"}', "question"),
+            ("gsm8k", "{\n", "line 1"),
+            ("gsm8k", "3", "no JSON objects"),
+            ("mt-bench", '{"turns": []}', "turns"),
+            ("longbench", '{"dataset": "lcc", "context": "c"}', "lcc"),
+        ):
             status, errors = self.run_script(name, self.write(content), "--out", self.folder / "out.jsonl")
             self.assertEqual(status, 1)
             self.assertIn("file.jsonl", errors)

@@ -11,14 +11,24 @@ BAR = {bar.key: bar for bar in cpu_report.BARS}
 
 
 def section(found=None, why="") -> dict:
-    return {"measured": found or {}, "why": why, "text": "", "quick": True, "when": "today", "seconds": 1, "others": 0.01,
-            "numbers": {}}
+    return {
+        "measured": found or {},
+        "why": why,
+        "text": "",
+        "quick": True,
+        "when": "today",
+        "seconds": 1,
+        "others": 0.01,
+        "numbers": {},
+    }
 
 
 class VerdictTest(unittest.TestCase):
     def test_bars_are_met_missed_or_not_run(self):
-        sections = {"machine": section({"machine.decode": measured(0.9), "machine.rows4": measured(1.25)}),
-                    "llama": section(why="not run: no venv")}
+        sections = {
+            "machine": section({"machine.decode": measured(0.9), "machine.rows4": measured(1.25)}),
+            "llama": section(why="not run: no venv"),
+        }
 
         def verdict_of(key: str) -> tuple[str, str]:
             verdict = cpu_report.judge_bar(BAR[key], sections, False)
@@ -59,8 +69,14 @@ class PageTest(unittest.TestCase):
         sections = {"demo": section(), "machine": section()}
         texts = cpu_report.section_texts(sections, {"machine": "The machine", "int8": "int8", "demo": "Policies"})
         text = "\n\n".join(report.page("Figures", ["a box"], [], [Path("a/ratios.png")], texts))
-        parts = ["# Figures", "a box", "| bar |", "![ratios](ratios.png)", "## The machine",
-                 "## Policies\n\n`demo`: short run of today, 1 s; other programs used 1 % of the CPUs."]
+        parts = [
+            "# Figures",
+            "a box",
+            "| bar |",
+            "![ratios](ratios.png)",
+            "## The machine",
+            "## Policies\n\n`demo`: short run of today, 1 s; other programs used 1 % of the CPUs.",
+        ]
         places = [text.index(part) for part in parts]
         self.assertEqual(places, sorted(places))
         self.assertNotIn("## int8", text)
@@ -70,8 +86,9 @@ class PlotDataTest(unittest.TestCase):
     def test_each_engine_that_ran_has_a_panel(self):
         sections = {"llama": {"numbers": {"demo": {"bastion ar": 2.0}}}, "ddtree": {"numbers": {"ratios": {"bastion ar": 9.0}}}}
         panels = cpu_report.ratio_panels(sections)
-        self.assertEqual([(panel.values, panel.limit) for panel in panels],
-                         [({"bastion ar": 2.0}, 1.0), ({"bastion ar": 9.0}, 8.0)])
+        self.assertEqual(
+            [(panel.values, panel.limit) for panel in panels], [({"bastion ar": 2.0}, 1.0), ({"bastion ar": 9.0}, 8.0)]
+        )
         self.assertEqual(panels[0].labels, {"bastion ar": "2.00×"})
         self.assertEqual(cpu_report.ratio_panels({}), [])
 

@@ -7,8 +7,11 @@ from bars import measured
 from cpu_report import BARS
 from fixtures import forward
 
-ROWS = [{"policy": "ar", "share": 1.0, "host": 0.01}, {"policy": "fixed:4", "share": 0.9, "host": 0.1},
-        {"policy": "adaptive", "share": 0.5, "host": 0.05}]
+ROWS = [
+    {"policy": "ar", "share": 1.0, "host": 0.01},
+    {"policy": "fixed:4", "share": 0.9, "host": 0.1},
+    {"policy": "adaptive", "share": 0.5, "host": 0.05},
+]
 
 
 class SectionsTest(unittest.TestCase):

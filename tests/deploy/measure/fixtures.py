@@ -7,20 +7,38 @@ from pathlib import Path
 
 SWEEP_DEVICE = {"name": "NVIDIA Test", "capability": 90, "multiprocessors": 132, "bytes_per_second": 3e12}
 KERNELS_OF_A_STEP = [
-    *(("gemm", f"Qwen3-8B {name}") for name in ("qkv 6144 x 4096", "o 4096 x 4096", "gate_up 24576 x 4096", "down 4096 x 12288",
-                                                "head 151936 x 4096")),
+    *(
+        ("gemm", f"Qwen3-8B {name}")
+        for name in ("qkv 6144 x 4096", "o 4096 x 4096", "gate_up 24576 x 4096", "down 4096 x 12288", "head 151936 x 4096")
+    ),
     *(("rowwise", name) for name in ("norm", "qkv", "silu", "embed")),
-    ("attention", "32:8 heads of 128 over 2048"), ("choose", "greedy")]
+    ("attention", "32:8 heads of 128 over 2048"),
+    ("choose", "greedy"),
+]
 
 
 def policy(name: str, rate: float, tokens: list[int], lengths: list[int] | None = None, stages: dict | None = None) -> dict:
     """A policy of results.json with one prompt. By default, one cycle commits all tokens."""
     lengths = lengths or [len(tokens)]
     stages = {"draft": 0.001, "tree": 0, "verify": 0.01, "commit": 0, "transfer": 0} | (stages or {})
-    prompt = {"id": "one", "output_token_ids": tokens, "committed_lengths": lengths, "nodes_per_cycle": [4] * len(lengths),
-              "seconds": len(tokens) / rate, "prefill_seconds": 0, "stage_seconds": stages}
-    return {"policy": name, "tokens_per_second": rate, "tau": sum(lengths) / len(lengths), "speedup_vs_ar": 1,
-            "verify_prediction_error_median": 0.1, "verify_trace": [[5, 0.009, 0.01]], "prompts": [prompt]}
+    prompt = {
+        "id": "one",
+        "output_token_ids": tokens,
+        "committed_lengths": lengths,
+        "nodes_per_cycle": [4] * len(lengths),
+        "seconds": len(tokens) / rate,
+        "prefill_seconds": 0,
+        "stage_seconds": stages,
+    }
+    return {
+        "policy": name,
+        "tokens_per_second": rate,
+        "tau": sum(lengths) / len(lengths),
+        "speedup_vs_ar": 1,
+        "verify_prediction_error_median": 0.1,
+        "verify_trace": [[5, 0.009, 0.01]],
+        "prompts": [prompt],
+    }
 
 
 def results(*policies: dict) -> dict:
@@ -29,8 +47,15 @@ def results(*policies: dict) -> dict:
 
 def forward(rows: int, seconds: float, context: int = 2048) -> dict:
     """An entry of roofline.json."""
-    return {"forward": "decode" if rows == 1 else "verify", "rows": rows, "context": context, "bytes": 16e9, "flops": 1e9,
-            "bound_seconds": 0.005, "seconds": seconds}
+    return {
+        "forward": "decode" if rows == 1 else "verify",
+        "rows": rows,
+        "context": context,
+        "bytes": 16e9,
+        "flops": 1e9,
+        "bound_seconds": 0.005,
+        "seconds": seconds,
+    }
 
 
 def sweep_entry(part: str, work: str, rows: int, us: float) -> dict:

@@ -17,19 +17,43 @@ class BarsTest(RawTest):
         self.assertEqual({verdict for _, verdict in self.verdicts().values()}, {"not run"})
 
     def test_good_values_meet_their_bars(self):
-        self.put("roofline_8b/roofline.json", {"device": "d", "forwards": [forward(1, 0.0062), forward(64, 0.007),
-                                                                            forward(1, 0.1, context=16)]})
-        self.put("sweep/attention.json", {"device": SWEEP_DEVICE, "figures": [
-            sweep_entry("attention", "32:8 heads of 128 over 32768", 32, 60.0),
-            sweep_entry("attention", "32:8 heads of 128 over 2048", 32, 9.0)]})
-        self.put("decode_8b/results.json", results(policy("ar", 10, [1, 2]), policy("fixed:4", 20, [1, 2]),
-                                                   policy("fixed:16", 30, [1, 2]), policy("adaptive", 29.5, [1, 3])))
+        self.put(
+            "roofline_8b/roofline.json",
+            {"device": "d", "forwards": [forward(1, 0.0062), forward(64, 0.007), forward(1, 0.1, context=16)]},
+        )
+        self.put(
+            "sweep/attention.json",
+            {
+                "device": SWEEP_DEVICE,
+                "figures": [
+                    sweep_entry("attention", "32:8 heads of 128 over 32768", 32, 60.0),
+                    sweep_entry("attention", "32:8 heads of 128 over 2048", 32, 9.0),
+                ],
+            },
+        )
+        self.put(
+            "decode_8b/results.json",
+            results(
+                policy("ar", 10, [1, 2]),
+                policy("fixed:4", 20, [1, 2]),
+                policy("fixed:16", 30, [1, 2]),
+                policy("adaptive", 29.5, [1, 3]),
+            ),
+        )
         self.put("services_demo/results.json", results(policy("ar", 10, [1]), policy("default", 20, [1])))
         self.put("kernels/programs.json", {"a": PROGRAM})
-        self.assertEqual(self.verdicts(), {
-            "tests": ("0", "met"), "decode": ("80.6 %", "met"), "attention_long": ("75.0 %", "met"),
-            "attention_short": ("9.00 µs", "met"), "verify": ("1.13×", "met"), "adaptive": ("0.98×", "met"),
-            "exact": ("0", "met")})
+        self.assertEqual(
+            self.verdicts(),
+            {
+                "tests": ("0", "met"),
+                "decode": ("80.6 %", "met"),
+                "attention_long": ("75.0 %", "met"),
+                "attention_short": ("9.00 µs", "met"),
+                "verify": ("1.13×", "met"),
+                "adaptive": ("0.98×", "met"),
+                "exact": ("0", "met"),
+            },
+        )
 
     def test_adaptive_is_compared_with_every_fixed_budget_and_with_bastion(self):
         for best, rate in (("fixed:1024", 40), ("bastion", 41)):
@@ -43,7 +67,9 @@ class BarsTest(RawTest):
     def test_bad_values_miss_their_bars(self):
         self.put("roofline_8b/roofline.json", {"device": "d", "forwards": [forward(1, 0.0064), forward(64, 0.0074)]})
         self.put("services_demo/results.json", results(policy("ar", 10, [1]), policy("default", 20, [2])))
-        self.put("kernels/programs.json", {"a": PROGRAM | {"skipped": 2}, "b": {"status": -11, "seconds": 1, "complete": False}})
+        self.put(
+            "kernels/programs.json", {"a": PROGRAM | {"skipped": 2}, "b": {"status": -11, "seconds": 1, "complete": False}}
+        )
         verdicts = self.verdicts()
         self.assertEqual(verdicts["decode"], ("78.1 %", "missed"))
         self.assertEqual(verdicts["verify"][1], "missed")

@@ -10,19 +10,45 @@ from fixtures import RawTest, forward, policy, results, sweep_of_a_step
 
 class ReportTest(RawTest):
     def test_the_report_has_every_part(self):
-        self.put("steps.json", {"kernels": {"part": "kernels", "status": "failed", "why": "a test failed", "seconds": 1.5,
-                                            "limit": 90}})
-        self.put("kernels/programs.json", {"a": {"status": 1, "seconds": 1, "complete": True, "passed": 3, "failed": 1,
-                                                 "skipped": 0, "names": ["Suite.Bad: failed"]}})
+        self.put(
+            "steps.json",
+            {"kernels": {"part": "kernels", "status": "failed", "why": "a test failed", "seconds": 1.5, "limit": 90}},
+        )
+        self.put(
+            "kernels/programs.json",
+            {
+                "a": {
+                    "status": 1,
+                    "seconds": 1,
+                    "complete": True,
+                    "passed": 3,
+                    "failed": 1,
+                    "skipped": 0,
+                    "names": ["Suite.Bad: failed"],
+                }
+            },
+        )
         self.put("sweep/gemm.json", sweep_of_a_step())
-        self.put("roofline_8b/roofline.json", {"device": "d", "forwards": [forward(1, 0.006), forward(64, 0.007),
-                                                                            {**forward(8, 0.001), "forward": "draft"}]})
+        self.put(
+            "roofline_8b/roofline.json",
+            {"device": "d", "forwards": [forward(1, 0.006), forward(64, 0.007), {**forward(8, 0.001), "forward": "draft"}]},
+        )
         self.put("decode_8b/results.json", results(policy("ar", 10, [1, 2]), policy("adaptive", 20, [1, 3])))
         out = self.folder / "out"
         gpu_report.write([self.raw], out, with_plots=False)
         text = (out / "gpu_results.md").read_text()
-        for expected in ("# GPU results: NVIDIA Test", "NVIDIA Test, 580.1", "Suite.Bad: failed", "| 64 | 7.000, 1.17× |",
-                         "2.00×", "1 of 1", "| 5 | 2 | 9.000 | 10.000 | 10.0 % |", "a test failed", "measured step", "Sweep: gemm"):
+        for expected in (
+            "# GPU results: NVIDIA Test",
+            "NVIDIA Test, 580.1",
+            "Suite.Bad: failed",
+            "| 64 | 7.000, 1.17× |",
+            "2.00×",
+            "1 of 1",
+            "| 5 | 2 | 9.000 | 10.000 | 10.0 % |",
+            "a test failed",
+            "measured step",
+            "Sweep: gemm",
+        ):
             self.assertIn(expected, text)
         numbers = json.loads((out / "gpu_results.json").read_text())
         self.assertEqual(numbers["device"], "NVIDIA Test")

@@ -17,6 +17,7 @@ class StepsTest(FolderTest):
 
     def run_step(self, error: Exception | None = None, seconds: float = 5.0) -> dict:
         """Runs a step that raises `error` and returns its entry."""
+
         def work(*_):
             if error is not None:
                 raise error

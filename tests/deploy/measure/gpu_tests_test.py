@@ -42,19 +42,25 @@ class KernelsTest(FolderTest):
         self.assertRaisesRegex(Failed, "no cuda_", self.kernels, "cuda")
 
     def test_the_tests_of_attention_are_split_and_use_one_core_each(self):
-        self.script("cuda_kernels_attention_oracle_test",
-                    'echo "$GTEST_SHARD_INDEX/$GTEST_TOTAL_SHARDS $OMP_NUM_THREADS" >>"$(dirname "$0")/shards"\n'
-                    f"cat <<'END' >${{1#--gtest_output=json:}}\n{json.dumps(gtest('passed'))}\nEND")
+        self.script(
+            "cuda_kernels_attention_oracle_test",
+            'echo "$GTEST_SHARD_INDEX/$GTEST_TOTAL_SHARDS $OMP_NUM_THREADS" >>"$(dirname "$0")/shards"\n'
+            f"cat <<'END' >${{1#--gtest_output=json:}}\n{json.dumps(gtest('passed'))}\nEND",
+        )
         self.kernels("cuda", 60)
         lines = sorted((self.folder / "shards").read_text().split("\n"))[1:]
         self.assertGreaterEqual(len(lines), 8)
         self.assertEqual(lines, sorted(f"{index}/{len(lines)} 1" for index in range(len(lines))))
 
     def test_shards_are_merged_into_one_program(self):
-        ends = [{"status": 0, "complete": True, "seconds": 1, "passed": 3, "failed": 0, "skipped": 1, "names": ["a"]},
-                {"status": None, "complete": False, "seconds": 9}]
-        self.assertEqual(gpu_tests.one_program(ends), {"status": None, "complete": False, "seconds": 9, "names": ["a"],
-                                                       "passed": 3, "failed": 0, "skipped": 1})
+        ends = [
+            {"status": 0, "complete": True, "seconds": 1, "passed": 3, "failed": 0, "skipped": 1, "names": ["a"]},
+            {"status": None, "complete": False, "seconds": 9},
+        ]
+        self.assertEqual(
+            gpu_tests.one_program(ends),
+            {"status": None, "complete": False, "seconds": 9, "names": ["a"], "passed": 3, "failed": 0, "skipped": 1},
+        )
         self.assertEqual(gpu_tests.one_program(ends[:1])["status"], 0)
 
 

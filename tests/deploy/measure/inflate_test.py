@@ -12,17 +12,28 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 import inflate
 import inflate_maps
-import numpy as np
 import qwen3_forward as forward
 from checkpoint_io import Checkpoint, CheckpointError, SafetensorsFile, write_safetensors
 
 ROOT = Path(__file__).resolve().parents[3]
 
 PAIR = [ROOT / "deploy/demo_model/target", ROOT / "deploy/demo_model/drafter"]
-SHAPE = inflate.Shape(hidden=640, intermediate=1408, layers=11, query_heads=8, kv_heads=4, head_dim=128, vocabulary=5000,
-                      tied=True, drafter_layers=3, taps=4)
+SHAPE = inflate.Shape(
+    hidden=640,
+    intermediate=1408,
+    layers=11,
+    query_heads=8,
+    kv_heads=4,
+    head_dim=128,
+    vocabulary=5000,
+    tied=True,
+    drafter_layers=3,
+    taps=4,
+)
 TOLERANCE = 1e-3
 PROMPTS = [np.random.default_rng(length).integers(0, 4096, length) for length in (2, 17, 40)]
 
@@ -40,8 +51,10 @@ def outputs(target: Checkpoint, drafter: Checkpoint, prompt: np.ndarray) -> tupl
     """The logits after every token except the last, and the logits of the draft that follows the last token."""
     last, features = forward.run_target(target, prompt[:-1], forward.taps_of(drafter))
     draft = forward.run_drafter(drafter, target, features, int(prompt[-1]))
-    return (forward.head(target, forward.final_norm(target, last, "model.")),
-            forward.head(target, forward.final_norm(drafter, draft, "")))
+    return (
+        forward.head(target, forward.final_norm(target, last, "model.")),
+        forward.head(target, forward.final_norm(drafter, draft, "")),
+    )
 
 
 class InflateTest(unittest.TestCase):

@@ -10,15 +10,26 @@ from fixtures import FolderTest
 def arm(policy: str, rate: float, ratio: float | None, milliseconds: float) -> dict:
     """An arm of a level. Its p99 is three times its p50."""
     times = {"p50": milliseconds / 1e3, "p99": 3 * milliseconds / 1e3}
-    return {"policy": policy, "requests": 4, "seconds": 2, "system_tokens_per_second": rate, "all_tokens_per_second": rate,
-            "gap_seconds": times, "ttft_seconds": times,
-            "ratio_to_ar": ratio and {"median": ratio, "low": ratio - 0.1, "high": ratio + 0.2}}
+    return {
+        "policy": policy,
+        "requests": 4,
+        "seconds": 2,
+        "system_tokens_per_second": rate,
+        "all_tokens_per_second": rate,
+        "gap_seconds": times,
+        "ttft_seconds": times,
+        "ratio_to_ar": ratio and {"median": ratio, "low": ratio - 0.1, "high": ratio + 0.2},
+    }
 
 
-CLOSED = [{"concurrency": 4, "arms": [arm("ar", 30, 1, 4), arm("default", 45, 1.5, 3)]},
-          {"concurrency": 1, "arms": [arm("ar", 10, 1, 2), arm("default", 20, 2, 1)]}]
-OPEN = [{"rate": 1, "arms": [arm("ar", 10, 1, 2), arm("default", 10, 1, 1)]},
-        {"rate": 8, "arms": [arm("ar", 30, 1, 90), arm("default", 40, 1.3, 50)]}]
+CLOSED = [
+    {"concurrency": 4, "arms": [arm("ar", 30, 1, 4), arm("default", 45, 1.5, 3)]},
+    {"concurrency": 1, "arms": [arm("ar", 10, 1, 2), arm("default", 20, 2, 1)]},
+]
+OPEN = [
+    {"rate": 1, "arms": [arm("ar", 10, 1, 2), arm("default", 10, 1, 1)]},
+    {"rate": 8, "arms": [arm("ar", 30, 1, 90), arm("default", 40, 1.3, 50)]},
+]
 
 
 def labels(axes) -> dict[str, float]:
@@ -28,8 +39,8 @@ def labels(axes) -> dict[str, float]:
 
 class LoadChartsTest(FolderTest):
     def test_throughput_is_relative_to_plain_decoding_with_its_range(self):
-        axes, = load_plots.throughput_chart(CLOSED).axes
-        line, = [container.lines[0] for container in axes.containers]
+        (axes,) = load_plots.throughput_chart(CLOSED).axes
+        (line,) = [container.lines[0] for container in axes.containers]
         self.assertEqual(list(line.get_ydata()), [2, 1.5], "the levels are in ascending order")
         bars = [segment[:, 1].tolist() for segment in axes.containers[0].lines[2][0].get_segments()]
         self.assertEqual(bars, [[1.9, 2.2], [1.4, 1.7]])
@@ -64,8 +75,9 @@ class LoadChartsTest(FolderTest):
         self.assertEqual(set(load_plots.load_charts({"levels": [CLOSED[0], OPEN[0]]}).values()), {None})
         plain = [{"concurrency": count, "arms": [arm("ar", 10, 1, 2)]} for count in (1, 2)]
         self.assertIsNone(load_plots.throughput_chart(plain))
-        self.assertIsNone(load_plots.throughput_chart([{"concurrency": count, "arms": [arm("default", 10, None, 2)]}
-                                                       for count in (1, 2)]))
+        self.assertIsNone(
+            load_plots.throughput_chart([{"concurrency": count, "arms": [arm("default", 10, None, 2)]} for count in (1, 2)])
+        )
 
     def test_every_chart_is_written(self):
         paths = save(load_plots.load_charts({"levels": CLOSED + OPEN}), self.folder, "a title")

@@ -23,9 +23,16 @@ class LoadsTest(unittest.TestCase):
     def test_levels_of_several_rounds_are_collected_by_policy(self):
         arms: dict[str, LoadArm] = {}
         for rate in (10.0, 12.0):
-            add_levels(arms, "bastion", {"levels": [
-                {"concurrency": 1, "arms": [{"policy": "ar", "system_tokens_per_second": rate}]},
-                {"concurrency": 8, "arms": [{"policy": "ar", "system_tokens_per_second": 4 * rate}]}]})
+            add_levels(
+                arms,
+                "bastion",
+                {
+                    "levels": [
+                        {"concurrency": 1, "arms": [{"policy": "ar", "system_tokens_per_second": rate}]},
+                        {"concurrency": 8, "arms": [{"policy": "ar", "system_tokens_per_second": 4 * rate}]},
+                    ]
+                },
+            )
         self.assertEqual(arms, {"bastion ar": LoadArm("bastion ar", {1: [10, 12], 8: [40, 48]})})
 
     def test_ratios_compare_the_same_round(self):

@@ -9,9 +9,16 @@ from fixtures import FolderTest, forward, gtest, policy, results
 PLAIN = policy("ar", 10, [1, 2, 3, 4], [1, 1, 1, 1], {"draft": 0, "verify": 0.36, "commit": 0.004})
 TREE = policy("fixed:4", 20, [1, 2, 3, 4], [3, 1], {"draft": 0.02, "verify": 0.16, "tree": 0.01, "transfer": 0.01})
 
-TRANSPORT = {"benchmarks": [
-    {"name": f"BM_CycleBeyondCompute/large:{large}/shared:{shared}/compute:0/iterations:1", "p50_us": p50, "p99_us": 2 * p50}
-    for large, shared, p50 in ((0, 0, 187.0), (0, 1, 20.0), (1, 0, 321.0), (1, 1, 55.0))]}
+TRANSPORT = {
+    "benchmarks": [
+        {
+            "name": f"BM_CycleBeyondCompute/large:{large}/shared:{shared}/compute:0/iterations:1",
+            "p50_us": p50,
+            "p99_us": 2 * p50,
+        }
+        for large, shared, p50 in ((0, 0, 187.0), (0, 1, 20.0), (1, 0, 321.0), (1, 1, 55.0))
+    ]
+}
 
 COUNTS = """[ RUN      ] Policies/AllocationsTest.OfACycleInProcess/0
 ar: 34.15 allocations, 2086.4 bytes a cycle
@@ -31,7 +38,7 @@ class PoliciesTest(unittest.TestCase):
         self.assertEqual((tree["nodes"], tree["differing"], tree["prompts"]), (4, 0, 1))
 
     def test_without_plain_decoding_there_is_no_speedup(self):
-        row, = outputs.policies(results(TREE))
+        (row,) = outputs.policies(results(TREE))
         self.assertEqual((row["speedup"], row["ideal"], row["share"]), (None, None, None))
         self.assertAlmostEqual(row["verify"], 80)
 
@@ -52,8 +59,9 @@ class PoliciesTest(unittest.TestCase):
 
 
 class RooflineTest(unittest.TestCase):
-    ROOFLINE = {"forwards": [forward(1, 1.0), forward(4, 1.25), forward(4, 9.0, context=16),
-                             {**forward(8, 0.2), "forward": "draft"}]}
+    ROOFLINE = {
+        "forwards": [forward(1, 1.0), forward(4, 1.25), forward(4, 9.0, context=16), {**forward(8, 0.2), "forward": "draft"}]
+    }
 
     def test_forwards_of_the_target(self):
         self.assertEqual(outputs.forward(self.ROOFLINE, 4, 2048)["seconds"], 1.25)
@@ -78,9 +86,13 @@ class TestsAndBenchmarksTest(FolderTest):
         self.assertEqual(times["inline"]["5 × 4096, 15 × 64; 0 µs"], (321, 642))
 
     def test_counts_of_a_cycle_are_read(self):
-        self.assertEqual(outputs.cycle_counts(COUNTS), {
-            "ar": {"allocations": 34.15, "bytes": 2086.4},
-            "fixed:16": {"allocations": 132.75, "bytes": 1.5e6, "instructions": 38654}})
+        self.assertEqual(
+            outputs.cycle_counts(COUNTS),
+            {
+                "ar": {"allocations": 34.15, "bytes": 2086.4},
+                "fixed:16": {"allocations": 132.75, "bytes": 1.5e6, "instructions": 38654},
+            },
+        )
 
     def test_a_truncated_file_is_none(self):
         (self.folder / "cut.json").write_text('{"device": "cut sh')

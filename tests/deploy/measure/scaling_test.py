@@ -12,10 +12,15 @@ def models(options):
     for name, value in options.items():
         arguments += [f"--{name}", str(value)]
     parsed = scaling.parse(arguments)
-    replica = scaling.Replica(scaling.DEMO_CURVE, parsed.prefill_rate, parsed.prefill_rows,
-                              parsed.tokens_per_cycle, parsed.max_running, parsed.cached_sessions)
-    workload = scaling.Workload(parsed.prefix_tokens, parsed.new_tokens, parsed.output_tokens,
-                                parsed.sessions)
+    replica = scaling.Replica(
+        scaling.DEMO_CURVE,
+        parsed.prefill_rate,
+        parsed.prefill_rows,
+        parsed.tokens_per_cycle,
+        parsed.max_running,
+        parsed.cached_sessions,
+    )
+    workload = scaling.Workload(parsed.prefix_tokens, parsed.new_tokens, parsed.output_tokens, parsed.sessions)
     return (replica, workload), parsed
 
 

@@ -48,8 +48,7 @@ def main() -> None:
         limit = next((limit for part, limit in ALLOWED.items() if part in name), 0)
         if loads > limit:
             failed += 1
-            print(f"{name} for {arch}: {loads} bytes of spill loads, {limit} are allowed "
-                  f"({registers} registers)")
+            print(f"{name} for {arch}: {loads} bytes of spill loads, {limit} are allowed ({registers} registers)")
     print(f"{len(found)} kernels in {len(logs)} files, {failed} above their limits")
     sys.exit(failed > 0)
 
