@@ -79,8 +79,7 @@ class StageShell {
                       std::function<absl::Status(MessageStream<Reply, Request>&)> serve,
                       std::shared_ptr<const DeviceRingWriter> ring = nullptr) {
     if (const auto allowed = CheckAttach(call, right, kind); !allowed.ok()) return ToGrpc(allowed);
-    const auto serve_channel = [serve =
-                                    std::move(serve)](std::shared_ptr<SharedChannel> channel) {
+    const auto serve_channel = [serve = std::move(serve)](std::shared_ptr<SharedChannel> channel) {
       SharedStream<Reply, Request> messages(std::move(channel));
       return serve(messages);
     };

@@ -47,8 +47,7 @@ absl::StatusOr<CheckedDrafter> CheckAutoregressive(const std::string& drafter_fo
                                                    const nn::EngineOptions& options) {
   RETURN_IF_ERROR(CheckAutoregressivePair(drafter_folder, target_folder));
   nn::PackingPlan plan;  // Never run: no matrix is packed.
-  ASSIGN_OR_RETURN(const nn::CausalModel model,
-                   nn::LoadCausalModel(drafter_folder, options, plan));
+  ASSIGN_OR_RETURN(const nn::CausalModel model, nn::LoadCausalModel(drafter_folder, options, plan));
   const hub::ModelConfig& config = model.decoder->config();
   return CheckedDrafter{config, model.Cost(), config.dims};
 }

@@ -1,5 +1,6 @@
 // The drafter engine: keeps each sequence's context cache up to date, and drafts. drafter_kinds.h
-// lists the implementations, block_engine.h and autoregressive_engine.h. The service exposes it over gRPC; the bench embeds it.
+// lists the implementations, block_engine.h and autoregressive_engine.h. The service exposes it
+// over gRPC; the bench embeds it.
 //
 // Not thread-safe: one call at a time, except for ReadPiece.
 #ifndef BASTION_DRAFTER_SERVICE_ENGINE_DRAFTER_ENGINE_H_

@@ -1,5 +1,5 @@
-// The kinds of drafters: how a checkpoint of each is recognized, checked and run. A new kind is a new
-// row of the table in drafter_kinds.cc.
+// The kinds of drafters: how a checkpoint of each is recognized, checked and run. A new kind is a
+// new row of the table in drafter_kinds.cc.
 //
 // Thread-safe: immutable.
 #ifndef BASTION_DRAFTER_SERVICE_ENGINE_DRAFTER_KINDS_H_

@@ -32,23 +32,23 @@ DraftOutcome DraftRounds::Run(absl::Span<GrowingTree> growing, ForestPlanner& pl
   return outcome;
 }
 
-DraftOffer DraftRounds::OfferOf(const GrowingTree& one) const {
-  DraftOffer offer = one.round->offer;
+DraftProposal DraftRounds::ProposalOf(const GrowingTree& one) const {
+  DraftProposal proposal = one.round->proposal;
   const DecodeSequence& sequence = *one.sequence;
-  offer.catch_up_seconds =
+  proposal.catch_up_seconds =
       costs_->draft().CatchUp(DraftCost::ExcessTokens(sequence.undrafted_tokens()));
-  offer.cycles_left = sequence.request().max_tokens - static_cast<int>(sequence.output().size());
-  offer.later_seconds = later_seconds_;
-  offer.mask_seconds = sequence.mask_seconds();
-  return offer;
+  proposal.cycles_left = sequence.request().max_tokens - static_cast<int>(sequence.output().size());
+  proposal.later_seconds = later_seconds_;
+  proposal.mask_seconds = sequence.mask_seconds();
+  return proposal;
 }
 
 DraftRounds::Drafting DraftRounds::Choose(absl::Span<GrowingTree> growing, ForestPlanner& planner,
                                           int* planned) const {
   Drafting drafting, first, further;
-  std::vector<DraftOffer> offers;
-  std::vector<RoundOffer> round_offers;
-  offers.reserve(growing.size());
+  std::vector<DraftProposal> proposals;
+  std::vector<RoundProposal> round_proposals;
+  proposals.reserve(growing.size());
   for (GrowingTree& one : growing) {
     if (one.declined) continue;
     one.round = one.sequence->policy().NextRound();
@@ -57,16 +57,17 @@ DraftRounds::Drafting DraftRounds::Choose(absl::Span<GrowingTree> growing, Fores
       drafting.push_back(&one);
     } else if (one.round->further) {
       further.push_back(&one);
-      const DraftOffer& offer = one.round->offer;
-      round_offers.push_back({offer.without, offer.with, static_cast<int>(one.round->paths.size()),
-                              offer.weight, one.sequence->mask_seconds()});
+      const DraftProposal& proposal = one.round->proposal;
+      round_proposals.push_back({proposal.without, proposal.with,
+                                 static_cast<int>(one.round->paths.size()), proposal.weight,
+                                 one.sequence->mask_seconds()});
     } else {
       first.push_back(&one);
-      offers.push_back(OfferOf(one));
+      proposals.push_back(ProposalOf(one));
     }
   }
   if (!first.empty()) {
-    const DraftPlan plan = planner.ChooseDrafts(offers);
+    const DraftPlan plan = planner.ChooseDrafts(proposals);
     for (size_t i = 0; i < first.size(); ++i) {
       first[i]->declined = !plan.drafts[i];
       if (!plan.drafts[i]) continue;
@@ -76,7 +77,7 @@ DraftRounds::Drafting DraftRounds::Choose(absl::Span<GrowingTree> growing, Fores
     for (const int i : plan.explored) first[i]->explores = true;
   }
   if (!further.empty()) {
-    const std::vector<bool> chosen = planner.ChooseRounds(round_offers, costs_->further_round());
+    const std::vector<bool> chosen = planner.ChooseRounds(round_proposals, costs_->further_round());
     for (size_t i = 0; i < further.size(); ++i) {
       further[i]->declined = !chosen[i];
       if (chosen[i]) drafting.push_back(further[i]);

@@ -52,8 +52,8 @@ class DraftRounds {
  private:
   using Drafting = std::vector<GrowingTree*>;
 
-  // The offer of a sequence's first round, with what only the cycle knows.
-  [[nodiscard]] DraftOffer OfferOf(const GrowingTree& one) const;
+  // The proposal of a sequence's first round, with what only the cycle knows.
+  [[nodiscard]] DraftProposal ProposalOf(const GrowingTree& one) const;
   // Returns the sequences that draft in this round, and counts the planned ones.
   [[nodiscard]] Drafting Choose(absl::Span<GrowingTree> growing, ForestPlanner& planner,
                                 int* planned) const;

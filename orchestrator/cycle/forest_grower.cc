@@ -87,25 +87,25 @@ GrownForest ForestGrower::Grow(absl::Span<DecodeSequence* const> sequences,
 }
 
 void ForestGrower::FinishTrees(std::vector<GrowingTree>& growing, GrownForest* grown) {
-  std::vector<TreeOffer> offers;
-  offers.reserve(growing.size());
+  std::vector<TreeProposal> proposals;
+  proposals.reserve(growing.size());
   int certain = 0;
   bool planned = false;
   for (const GrowingTree& one : growing) {
-    offers.push_back(one.sequence->policy().OfferTree());
-    offers.back().mask_seconds = one.sequence->mask_seconds();
-    certain += offers.back().certain;
-    planned = planned || !offers.back().values.empty();
+    proposals.push_back(one.sequence->policy().ProposeTree());
+    proposals.back().mask_seconds = one.sequence->mask_seconds();
+    certain += proposals.back().certain;
+    planned = planned || !proposals.back().values.empty();
   }
   NodePlan plan;
   if (planned) {
     if (certain > 0) BeginPlan(growing, certain);
-    plan = planner_.ChooseNodes(offers, grown->draft.planned);
+    plan = planner_.ChooseNodes(proposals, grown->draft.planned);
   }
   grown->size = roots_;
   grown->trees.reserve(growing.size());
   for (size_t i = 0; i < growing.size(); ++i) {
-    BudgetReason reason = planned ? plan.reasons[i] : offers[i].end;
+    BudgetReason reason = planned ? plan.reasons[i] : proposals[i].end;
     if (growing[i].explores) reason = BudgetReason::kExploration;
     grown->trees.push_back(
         growing[i].sequence->policy().Finish(planned ? plan.nodes[i] : 0, reason));

@@ -1,8 +1,8 @@
 // ForestGrower: the draft and tree stages of a batch. It lets every request propose what it would
 // verify (request_policy.h), plans once for all of them (forest_planner.h), drafts in rounds
 // (draft_rounds.h), finishes every tree, and applies the constraints. Without its draft, a
-// request's policy offers a tree that needs none, possibly the root alone. Thread-compatible: used
-// by the cycle's thread.
+// request's policy proposes a tree that needs none, possibly the root alone. Thread-compatible:
+// used by the cycle's thread.
 #ifndef BASTION_ORCHESTRATOR_CYCLE_FOREST_GROWER_H_
 #define BASTION_ORCHESTRATOR_CYCLE_FOREST_GROWER_H_
 

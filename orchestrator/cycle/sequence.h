@@ -45,7 +45,7 @@ struct DecodeRequest {
   NodeCap node_cap;              // The server's limit for the nodes of a tree.
   double weight = 1;  // Service and nodes that this request gets, relative to other requests.
   std::string cache_salt = {};  // PrefixItem::salt
-  // The time between two outputs that should not be exceeded (turn_planner.h). nullopt: no target.
+  // The time between two outputs that should not be exceeded (batch_planner.h). nullopt: no target.
   std::optional<absl::Duration> latency_target;
   KeptTrees kept_trees = KeptTrees::kNone;
   // The constraint before the first token of the answer. Null: none. REQUIRES: `stop_tokens` has

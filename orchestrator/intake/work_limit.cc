@@ -22,8 +22,8 @@ std::string ClientKey(const WorkCaller& caller) {
 WorkLimit::WorkLimit(int permits, size_t bytes) : max_permits_(permits), max_bytes_(bytes) {}
 
 absl::StatusOr<WorkLimit::Permit> WorkLimit::Wait(size_t bytes, absl::Duration deadline,
-                                                const std::function<bool()>& is_canceled,
-                                                const WorkCaller& caller) {
+                                                  const std::function<bool()>& is_canceled,
+                                                  const WorkCaller& caller) {
   MutexLock lock(&mutex_);
   const auto place = waiting_.insert(waiting_.end(), {bytes, caller});
   Count(caller, 1);

@@ -46,15 +46,16 @@ class WorkLimit {
     std::unique_ptr<WorkLimit, Leave> limit_;
   };
 
-  // At most `permits` calls work at a time, with at most `bytes` together. One call may always work.
+  // At most `permits` calls work at a time, with at most `bytes` together. One call may always
+  // work.
   WorkLimit(int permits, size_t bytes);
 
   // Waits for a permit with `bytes` until `deadline` (on Clock::Real()), or until `is_canceled`,
   // which may be null, returns true. It is asked now and then. CANCELLED or DEADLINE_EXCEEDED, for
   // clients.
   [[nodiscard]] absl::StatusOr<Permit> Wait(size_t bytes, absl::Duration deadline,
-                                          const std::function<bool()>& is_canceled,
-                                          const WorkCaller& caller = {})
+                                            const std::function<bool()>& is_canceled,
+                                            const WorkCaller& caller = {})
       ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -79,9 +80,9 @@ class WorkLimit {
   const int max_permits_;
   const size_t max_bytes_;
   Mutex mutex_;
-  int permits_ ABSL_GUARDED_BY(mutex_) = 0;                // Calls that work.
+  int permits_ ABSL_GUARDED_BY(mutex_) = 0;              // Calls that work.
   size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;             // Their bytes.
-  int64_t permit_number_ ABSL_GUARDED_BY(mutex_) = 0;      // The number of the next permit.
+  int64_t permit_number_ ABSL_GUARDED_BY(mutex_) = 0;    // The number of the next permit.
   std::list<Place> waiting_ ABSL_GUARDED_BY(mutex_);     // In the order of their calls.
   const Place* next_ ABSL_GUARDED_BY(mutex_) = nullptr;  // The one of them that is next.
   Usages origins_ ABSL_GUARDED_BY(mutex_);

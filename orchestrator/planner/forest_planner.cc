@@ -20,13 +20,14 @@ struct Totals {
   std::array<double, kBins + 1> nodes{};
   std::array<double, kBins + 1> values{};
 
-  // Adds `sign` times the nodes of `histogram`, which belongs to `offer`. Their values are
+  // Adds `sign` times the nodes of `histogram`, which belongs to `proposal`. Their values are
   // weighted, less the price of their masks. A second costs `price` tokens.
-  void Add(const DraftOffer& offer, const ValueHistogram& histogram, double price, double sign) {
-    const double mask = price * offer.mask_seconds;
-    const auto shift = offer.weight == 1
+  void Add(const DraftProposal& proposal, const ValueHistogram& histogram, double price,
+           double sign) {
+    const double mask = price * proposal.mask_seconds;
+    const auto shift = proposal.weight == 1
                            ? 0
-                           : static_cast<int>(std::round(-std::log2(offer.weight) *
+                           : static_cast<int>(std::round(-std::log2(proposal.weight) *
                                                          ValueHistogram::kBinsPerHalving));
     double count = 0, sum = 0;
     for (int bin = 0, from = 0; bin < kBins; ++bin) {
@@ -35,37 +36,40 @@ struct Totals {
         sum += histogram.bin(from).sum;
       }
       nodes[bin + 1] += sign * count;
-      values[bin + 1] += sign * (offer.weight * sum - mask * count);
+      values[bin + 1] += sign * (proposal.weight * sum - mask * count);
     }
   }
 };
 
-// One node of one offer. The greatest node has the highest value; on ties, the earliest offer.
+// One node of one proposal. The greatest node has the highest value; on ties, the earliest
+// proposal.
 struct RankedNode {
   double value;  // Weighted, less the price of the mask.
-  int offer;
-  int index;  // In the offer.
+  int proposal;
+  int index;  // In the proposal.
 
   friend bool operator<(const RankedNode& a, const RankedNode& b) {
-    return a.value != b.value ? a.value < b.value : a.offer > b.offer;
+    return a.value != b.value ? a.value < b.value : a.proposal > b.proposal;
   }
 };
 
-// The `max_nodes` best nodes of all offers, best first. A second costs `price` tokens.
-std::vector<RankedNode> RankNodes(absl::Span<const TreeOffer> offers, int max_nodes, double price) {
-  std::vector<RankedNode> ranked, heap;  // The heap holds the next node of each offer.
-  const auto push = [&](int offer, int index) {
-    const TreeOffer& from = offers[offer];
+// The `max_nodes` best nodes of all proposals, best first. A second costs `price` tokens.
+std::vector<RankedNode> RankNodes(absl::Span<const TreeProposal> proposals, int max_nodes,
+                                  double price) {
+  std::vector<RankedNode> ranked, heap;  // The heap holds the next node of each proposal.
+  const auto push = [&](int proposal, int index) {
+    const TreeProposal& from = proposals[proposal];
     if (index == static_cast<int>(from.values.size())) return;
-    heap.push_back({from.weight * from.values[index] - price * from.mask_seconds, offer, index});
+    heap.push_back({from.weight * from.values[index] - price * from.mask_seconds, proposal, index});
     std::push_heap(heap.begin(), heap.end());
   };
-  for (int offer = 0; offer < static_cast<int>(offers.size()); ++offer) push(offer, 0);
+  for (int proposal = 0; proposal < static_cast<int>(proposals.size()); ++proposal)
+    push(proposal, 0);
   while (!heap.empty() && static_cast<int>(ranked.size()) < max_nodes) {
     std::pop_heap(heap.begin(), heap.end());
     ranked.push_back(heap.back());
     heap.pop_back();
-    push(ranked.back().offer, ranked.back().index + 1);
+    push(ranked.back().proposal, ranked.back().index + 1);
   }
   return ranked;
 }
@@ -94,20 +98,21 @@ void ForestPlanner::Begin(BatchCost cost, double live) {
   if (min_values_.empty()) min_values_ = {1};
 }
 
-DraftPlan ForestPlanner::ChooseDrafts(absl::Span<const DraftOffer> offers) {
-  const auto count = static_cast<int>(offers.size());
+DraftPlan ForestPlanner::ChooseDrafts(absl::Span<const DraftProposal> proposals) {
+  const auto count = static_cast<int>(proposals.size());
   DraftPlan plan;
   plan.drafts.assign(count, false);
   if (count == 0) return plan;
   std::vector<double> gains(count);
   double most = 0;  // The surplus of all nodes cannot exceed this.
   for (int i = 0; i < count; ++i) {
-    const DraftOffer& offer = offers[i];
-    const double price = LowestPrice(offer.mask_seconds) / offer.weight;
-    const double surplus = offer.weight * offer.without.Surplus(price);
+    const DraftProposal& proposal = proposals[i];
+    const double price = LowestPrice(proposal.mask_seconds) / proposal.weight;
+    const double surplus = proposal.weight * proposal.without.Surplus(price);
     most += surplus;
-    gains[i] = offer.weight * offer.with.Surplus(price) - surplus - price_ * CatchUpShare(offer);
-    batch_draft_seconds_ += offer.catch_up_seconds;
+    gains[i] =
+        proposal.weight * proposal.with.Surplus(price) - surplus - price_ * CatchUpShare(proposal);
+    batch_draft_seconds_ += proposal.catch_up_seconds;
   }
   std::vector<int> order(count);
   std::iota(order.begin(), order.end(), 0);
@@ -119,30 +124,32 @@ DraftPlan ForestPlanner::ChooseDrafts(absl::Span<const DraftOffer> offers) {
     most += gains[order[m - 1]];
     may_pay = most > price_ * cost_.draft[m];
   }
-  const int drafted = may_pay ? BestDrafts(offers, order) : 0;
+  const int drafted = may_pay ? BestDrafts(proposals, order) : 0;
   for (int m = 0; m < drafted; ++m) {
     plan.drafts[order[m]] = true;
-    catch_up_seconds_ += offers[order[m]].catch_up_seconds;
+    catch_up_seconds_ += proposals[order[m]].catch_up_seconds;
   }
   draft_rate_ += (static_cast<double>(drafted) / count - draft_rate_) / kMemory;
-  Explore(offers, gains, drafted, &plan);
+  Explore(proposals, gains, drafted, &plan);
   return plan;
 }
 
-int ForestPlanner::BestDrafts(absl::Span<const DraftOffer> offers, absl::Span<const int> order) {
-  const auto count = static_cast<int>(offers.size());
+int ForestPlanner::BestDrafts(absl::Span<const DraftProposal> proposals,
+                              absl::Span<const int> order) {
+  const auto count = static_cast<int>(proposals.size());
   // totals[m]: the first m requests of `order` draft. catch_up[m]: the time beyond D(m) that counts
   // for these drafts; their drafts really take catch_up_now[m].
   std::vector<Totals> totals(count + 1);
   std::vector<double> catch_up(count + 1, 0.0), catch_up_now(count + 1, 0.0);
-  for (const DraftOffer& offer : offers) totals[0].Add(offer, offer.without, price_, 1);
+  for (const DraftProposal& proposal : proposals)
+    totals[0].Add(proposal, proposal.without, price_, 1);
   for (int m = 1; m <= count; ++m) {
-    const DraftOffer& offer = offers[order[m - 1]];
+    const DraftProposal& proposal = proposals[order[m - 1]];
     totals[m] = totals[m - 1];
-    totals[m].Add(offer, offer.without, price_, -1);
-    totals[m].Add(offer, offer.with, price_, 1);
-    catch_up[m] = catch_up[m - 1] + CatchUpShare(offer);
-    catch_up_now[m] = catch_up_now[m - 1] + offer.catch_up_seconds;
+    totals[m].Add(proposal, proposal.without, price_, -1);
+    totals[m].Add(proposal, proposal.with, price_, 1);
+    catch_up[m] = catch_up[m - 1] + CatchUpShare(proposal);
+    catch_up_now[m] = catch_up_now[m - 1] + proposal.catch_up_seconds;
   }
   const double max_nodes = cost_.max_nodes();
   int best_drafts = 0;
@@ -170,29 +177,31 @@ int ForestPlanner::BestDrafts(absl::Span<const DraftOffer> offers, absl::Span<co
   return best_drafts;
 }
 
-double ForestPlanner::CatchUpShare(const DraftOffer& offer) const {
-  return offer.later_seconds +
-         offer.catch_up_seconds / std::max(1.0, draft_rate_ * offer.cycles_left);
+double ForestPlanner::CatchUpShare(const DraftProposal& proposal) const {
+  return proposal.later_seconds +
+         proposal.catch_up_seconds / std::max(1.0, draft_rate_ * proposal.cycles_left);
 }
 
-std::vector<bool> ForestPlanner::ChooseRounds(absl::Span<const RoundOffer> offers,
+std::vector<bool> ForestPlanner::ChooseRounds(absl::Span<const RoundProposal> proposals,
                                               const DraftCost& costs) {
   std::vector<double> gains;
-  for (const RoundOffer& offer : offers) {
-    const double price = LowestPrice(offer.mask_seconds) / offer.weight;
-    gains.push_back(offer.weight * (offer.with.Surplus(price) - offer.without.Surplus(price)));
+  for (const RoundProposal& proposal : proposals) {
+    const double price = LowestPrice(proposal.mask_seconds) / proposal.weight;
+    gains.push_back(proposal.weight *
+                    (proposal.with.Surplus(price) - proposal.without.Surplus(price)));
   }
-  std::vector<int> order(offers.size());
+  std::vector<int> order(proposals.size());
   std::iota(order.begin(), order.end(), 0);
-  std::sort(order.begin(), order.end(),
-            [&](int a, int b) { return gains[a] * offers[b].paths > gains[b] * offers[a].paths; });
+  std::sort(order.begin(), order.end(), [&](int a, int b) {
+    return gains[a] * proposals[b].paths > gains[b] * proposals[a].paths;
+  });
   double gain = 0, best_surplus = 0, best_seconds = 0;
   size_t chosen = 0;
   int paths = 0;
   const double others = cost_.verify[0] + catch_up_seconds_;
   for (size_t n = 0; n < order.size(); ++n) {
     gain += gains[order[n]];
-    paths += offers[order[n]].paths;
+    paths += proposals[order[n]].paths;
     const double seconds = absl::ToDoubleSeconds(costs.Predict(paths));
     if (others + seconds > cost_.max_seconds) break;
     if (gain - price_ * seconds <= best_surplus) continue;
@@ -201,32 +210,32 @@ std::vector<bool> ForestPlanner::ChooseRounds(absl::Span<const RoundOffer> offer
     chosen = n + 1;
   }
   catch_up_seconds_ += best_seconds;
-  std::vector<bool> rounds(offers.size(), false);
+  std::vector<bool> rounds(proposals.size(), false);
   for (size_t n = 0; n < chosen; ++n) rounds[order[n]] = true;
   return rounds;
 }
 
-void ForestPlanner::Explore(absl::Span<const DraftOffer> offers, absl::Span<const double> gains,
-                            int drafted, DraftPlan* plan) {
-  for (; drafted < static_cast<int>(offers.size()); ++drafted) {
+void ForestPlanner::Explore(absl::Span<const DraftProposal> proposals,
+                            absl::Span<const double> gains, int drafted, DraftPlan* plan) {
+  for (; drafted < static_cast<int>(proposals.size()); ++drafted) {
     const double draft = cost_.draft[drafted + 1] - cost_.draft[drafted];
     int best = -1;
     double best_price = 0;
-    for (int i = 0; i < static_cast<int>(offers.size()); ++i) {
+    for (int i = 0; i < static_cast<int>(proposals.size()); ++i) {
       if (plan->drafts[i]) continue;
-      const double cost = draft + offers[i].catch_up_seconds + offers[i].later_seconds;
+      const double cost = draft + proposals[i].catch_up_seconds + proposals[i].later_seconds;
       const double price = std::max(kLeastLoss * cost, cost - gains[i] / price_);
-      if (best < 0 ||
-          offers[i].cycles_since_draft * best_price > offers[best].cycles_since_draft * price) {
+      if (best < 0 || proposals[i].cycles_since_draft * best_price >
+                          proposals[best].cycles_since_draft * price) {
         best = i;
         best_price = price;
       }
     }
     if (exploration_ < best_price) return;
     const double longest = cost_.Seconds(drafted + 1, 0) + catch_up_seconds_;
-    if (longest + offers[best].catch_up_seconds > cost_.max_seconds) return;
+    if (longest + proposals[best].catch_up_seconds > cost_.max_seconds) return;
     exploration_ -= best_price;
-    catch_up_seconds_ += offers[best].catch_up_seconds;
+    catch_up_seconds_ += proposals[best].catch_up_seconds;
     plan->drafts[best] = true;
     plan->explored.push_back(best);
     explored_ = true;
@@ -250,8 +259,8 @@ void ForestPlanner::EndCycle(double seconds, double tokens) {
        .planning_seconds = cost_.planning_seconds});
 }
 
-NodePlan ForestPlanner::ChooseNodes(absl::Span<const TreeOffer> offers, int drafted) {
-  const std::vector<RankedNode> ranked = RankNodes(offers, cost_.max_nodes(), price_);
+NodePlan ForestPlanner::ChooseNodes(absl::Span<const TreeProposal> proposals, int drafted) {
+  const std::vector<RankedNode> ranked = RankNodes(proposals, cost_.max_nodes(), price_);
   const std::vector<double>& verify = cost_.VerifyWith(drafted);
   // With the first n ranked nodes: tokens[n], and the seconds of the masks and the verify forward.
   std::vector<double> tokens, seconds;
@@ -260,9 +269,10 @@ NodePlan ForestPlanner::ChooseNodes(absl::Span<const TreeOffer> offers, int draf
   tokens.push_back(live_);
   seconds.push_back(verify[0]);
   double mask_seconds = 0;
-  for (const auto& [value, offer, index] : ranked) {
-    tokens.push_back(tokens.back() + offers[offer].weight * offers[offer].values[index]);
-    mask_seconds += offers[offer].mask_seconds;
+  for (const auto& [value, proposal, index] : ranked) {
+    tokens.push_back(tokens.back() +
+                     proposals[proposal].weight * proposals[proposal].values[index]);
+    mask_seconds += proposals[proposal].mask_seconds;
     seconds.push_back(verify[seconds.size()] + mask_seconds);
   }
   const double spent = cost_.draft[drafted];
@@ -284,24 +294,24 @@ NodePlan ForestPlanner::ChooseNodes(absl::Span<const TreeOffer> offers, int draf
   planned_nodes_ = best;
   planned_drafts_ = drafted;
   NodePlan plan;
-  plan.nodes.assign(offers.size(), 0);
-  for (size_t n = 0; n < best; ++n) ++plan.nodes[ranked[n].offer];
-  for (size_t i = 0; i < offers.size(); ++i) {
-    const bool cut = plan.nodes[i] < static_cast<int>(offers[i].values.size());
-    plan.reasons.push_back(cut ? BudgetReason::kCost : offers[i].end);
+  plan.nodes.assign(proposals.size(), 0);
+  for (size_t n = 0; n < best; ++n) ++plan.nodes[ranked[n].proposal];
+  for (size_t i = 0; i < proposals.size(); ++i) {
+    const bool cut = plan.nodes[i] < static_cast<int>(proposals[i].values.size());
+    plan.reasons.push_back(cut ? BudgetReason::kCost : proposals[i].end);
   }
   return plan;
 }
 
-int ForestPlanner::ChooseFurtherNodes(const TreeOffer& offer) {
+int ForestPlanner::ChooseFurtherNodes(const TreeProposal& proposal) {
   const std::vector<double>& verify = cost_.VerifyWith(planned_drafts_);
-  const size_t most = std::min(offer.values.size(), verify.size() - 1 - planned_nodes_);
+  const size_t most = std::min(proposal.values.size(), verify.size() - 1 - planned_nodes_);
   size_t best = 0;
   double value = 0, best_surplus = 0, best_seconds = 0;
   for (size_t n = 1; n <= most; ++n) {
-    value += offer.weight * offer.values[n - 1];
+    value += proposal.weight * proposal.values[n - 1];
     const double seconds = verify[planned_nodes_ + n] - verify[planned_nodes_] +
-                           static_cast<double>(n) * offer.mask_seconds;
+                           static_cast<double>(n) * proposal.mask_seconds;
     if (planned_seconds_ + seconds > cost_.max_seconds) break;
     const double surplus = value - kMargin * price_ * seconds;
     if (surplus <= best_surplus) continue;

@@ -57,7 +57,7 @@
 namespace bastion {
 
 // What drafting would bring to one request.
-struct DraftOffer {
+struct DraftProposal {
   ValueHistogram without;  // Values of its nodes if it does not draft.
   ValueHistogram with;     // Expected values of its nodes if it does.
   int cycles_since_draft = 0;
@@ -72,7 +72,7 @@ struct DraftOffer {
 };
 
 // What a further round would bring to one request.
-struct RoundOffer {
+struct RoundProposal {
   ValueHistogram without;  // Values of the nodes that it has.
   ValueHistogram with;     // Expected values of its nodes after the round.
   int paths = 0;           // Nodes that the drafter would expand.
@@ -80,8 +80,8 @@ struct RoundOffer {
   double mask_seconds = 0;  // What the mask of a node takes.
 };
 
-// The tree that one request offers to verify. Every prefix of it is the best tree of that size.
-struct TreeOffer {
+// The tree that one request proposals to verify. Every prefix of it is the best tree of that size.
+struct TreeProposal {
   absl::Span<const double> values = {};  // [nodes] Non-increasing acceptance probabilities.
   double weight = 1;
   // Why the tree has no further nodes.
@@ -92,12 +92,12 @@ struct TreeOffer {
 };
 
 struct DraftPlan {
-  std::vector<bool> drafts;   // By offer.
-  std::vector<int> explored;  // The offers that draft only to explore.
+  std::vector<bool> drafts;   // By proposal.
+  std::vector<int> explored;  // The proposals that draft only to explore.
 };
 
 struct NodePlan {
-  std::vector<int> nodes;  // By offer: keep the first `nodes` nodes.
+  std::vector<int> nodes;  // By proposal: keep the first `nodes` nodes.
   std::vector<BudgetReason> reasons;
 };
 
@@ -127,17 +127,18 @@ class ForestPlanner {
   // Begin.
   [[nodiscard]] absl::Span<const double> min_values() const { return min_values_; }
 
-  [[nodiscard]] DraftPlan ChooseDrafts(absl::Span<const DraftOffer> offers);
+  [[nodiscard]] DraftPlan ChooseDrafts(absl::Span<const DraftProposal> proposals);
 
-  // By offer: true if the request takes the round. `costs` are those of a further round, by nodes.
-  [[nodiscard]] std::vector<bool> ChooseRounds(absl::Span<const RoundOffer> offers,
+  // By proposal: true if the request takes the round. `costs` are those of a further round, by
+  // nodes.
+  [[nodiscard]] std::vector<bool> ChooseRounds(absl::Span<const RoundProposal> proposals,
                                                const DraftCost& costs);
 
-  // `drafted` is the number of offers for which the plan drafted.
-  [[nodiscard]] NodePlan ChooseNodes(absl::Span<const TreeOffer> offers, int drafted);
+  // `drafted` is the number of proposals for which the plan drafted.
+  [[nodiscard]] NodePlan ChooseNodes(absl::Span<const TreeProposal> proposals, int drafted);
 
-  // After ChooseNodes: how many nodes of one more offer the plan takes, the first ones.
-  [[nodiscard]] int ChooseFurtherNodes(const TreeOffer& offer);
+  // After ChooseNodes: how many nodes of one more proposal the plan takes, the first ones.
+  [[nodiscard]] int ChooseFurtherNodes(const TreeProposal& proposal);
 
   // Records a cycle: its duration in seconds, and the weighted tokens that it committed. The
   // account holds at most the price of one draft for the whole batch.
@@ -159,16 +160,17 @@ class ForestPlanner {
   // True if past cycles tell the price.
   [[nodiscard]] bool knows_price() const { return speedup_.bottom > 0 || fixed_price_ > 0; }
   // The number of drafts with the best plan. Drafts go to the first requests of `order`.
-  [[nodiscard]] int BestDrafts(absl::Span<const DraftOffer> offers, absl::Span<const int> order);
+  [[nodiscard]] int BestDrafts(absl::Span<const DraftProposal> proposals,
+                               absl::Span<const int> order);
   // The value below which no node of a request can pay, before its weight.
   [[nodiscard]] double LowestPrice(double mask_seconds) const {
     return min_values_[0] + price_ * mask_seconds;
   }
-  // The part of the offer's catch-up that one draft must pay for.
-  [[nodiscard]] double CatchUpShare(const DraftOffer& offer) const;
+  // The part of the proposal's catch-up that one draft must pay for.
+  [[nodiscard]] double CatchUpShare(const DraftProposal& proposal) const;
   // Pays for more drafts from the account if it can, beyond the `drafted` ones of `plan`.
-  void Explore(absl::Span<const DraftOffer> offers, absl::Span<const double> gains, int drafted,
-               DraftPlan* plan);
+  void Explore(absl::Span<const DraftProposal> proposals, absl::Span<const double> gains,
+               int drafted, DraftPlan* plan);
 
   BatchCost cost_ = {{0}, {0}, {0}};
   double live_ = 0;
@@ -180,7 +182,7 @@ class ForestPlanner {
   int planned_drafts_ = 0;          // m of this cycle.
   double catch_up_seconds_ = 0;     // The part of the prompts of first drafts.
   double batch_draft_seconds_ = 0;  // The price of a draft for the whole batch.
-  double draft_rate_ = 1;           // The share of recent offers that the plan accepted.
+  double draft_rate_ = 1;           // The share of recent proposals that the plan accepted.
   double exploration_ = 0;          // Seconds.
   bool explored_ = false;           // This cycle explored a draft.
   RestSchedule rests_;

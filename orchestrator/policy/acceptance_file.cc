@@ -140,7 +140,7 @@ absl::StatusOr<AcceptanceFile> AcceptanceFile::Open(const std::string& path, int
   return file;
 }
 
-void AcceptanceFile::Restore(const Models& models, SpeculationMemory* memory) {
+void AcceptanceFile::Restore(const Models& models, SharedLearning* memory) {
   Models& known = contents_.models;
   const bool same_target = known.target == models.target;
   const bool same_drafter =
@@ -158,11 +158,11 @@ void AcceptanceFile::Restore(const Models& models, SpeculationMemory* memory) {
   }
 }
 
-void AcceptanceFile::Collect(const SpeculationMemory& memory) {
+void AcceptanceFile::Collect(const SharedLearning& memory) {
   for (const auto& [key, shared] : memory.shared()) contents_.learned[key] = shared;
 }
 
-void AcceptanceFile::SaveIfDue(absl::Duration now, const SpeculationMemory& memory) {
+void AcceptanceFile::SaveIfDue(absl::Duration now, const SharedLearning& memory) {
   if (!saver_.Due(now)) return;
   Collect(memory);
   saver_.Start([contents = contents_, path = path_] { return Write(contents, path); });

@@ -20,7 +20,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/base/periodic_save.h"
-#include "orchestrator/policy/speculation_memory.h"
+#include "orchestrator/policy/shared_learning.h"
 
 namespace bastion {
 
@@ -38,14 +38,14 @@ class AcceptanceFile {
   [[nodiscard]] static absl::StatusOr<AcceptanceFile> Open(const std::string& path, int vocabulary);
 
   // Gives the counts to `memory`, unless it is null, if they belong to `models`. Else forgets them.
-  void Restore(const Models& models, SpeculationMemory* memory);
+  void Restore(const Models& models, SharedLearning* memory);
   // Takes the counts of `memory`, which belong to the models of the last Restore.
-  void Collect(const SpeculationMemory& memory);
+  void Collect(const SharedLearning& memory);
 
   // Writes what was collected. Returns when it is written.
   [[nodiscard]] absl::Status Save() const { return Write(contents_, path_); }
   // Collects, and starts saving a copy on a background thread, if a save is due (periodic_save.h).
-  void SaveIfDue(absl::Duration now, const SpeculationMemory& memory);
+  void SaveIfDue(absl::Duration now, const SharedLearning& memory);
   // Waits for the save that SaveIfDue started, if any.
   void WaitForSave() { saver_.Wait(); }
 
@@ -53,7 +53,7 @@ class AcceptanceFile {
   struct Contents {
     int vocabulary = 0;
     Models models;
-    std::map<SpeculationMemory::Key, SharedSpeculation> learned;
+    std::map<SharedLearning::Key, SharedSpeculation> learned;
   };
 
   AcceptanceFile(std::string path, Contents contents)

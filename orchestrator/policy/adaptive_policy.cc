@@ -90,14 +90,15 @@ std::optional<DraftRound> AdaptivePolicy::PlanFurtherRound() {
   const ChildProfile::Values& children = candidates().shared().child_profile.values();
   const double lowest = LowestValue();
   DraftRound round = {.candidates = WantedCandidates(), .paths = {}};
-  round.offer = {.without = draft_->Histogram(), .with = draft_->Histogram(), .weight = weight()};
+  round.proposal = {
+      .without = draft_->Histogram(), .with = draft_->Histogram(), .weight = weight()};
   for (NodeIndex node = 1; node < tree.rows(); ++node) {
     const double value = draft_->values[node - 1];
     if (value * children[0] < lowest || tree.depth(node) >= limits().depth) continue;
     if (draft().Find(tree, node).known()) continue;
     round.paths.push_back(PathOf(tree, node));
     for (const double child : children) {
-      if (value * child >= lowest) round.offer.with.Add(value * child);
+      if (value * child >= lowest) round.proposal.with.Add(value * child);
     }
   }
   if (round.paths.empty()) return std::nullopt;
@@ -125,11 +126,12 @@ std::optional<DraftRound> AdaptivePolicy::PlanRound() {
   if (empty_drafts_ > 0 && cycles_since_draft_ <= 1 << std::min(empty_drafts_, kMaxPauseExponent)) {
     return std::nullopt;
   }
-  return DraftRound{.candidates = WantedCandidates(),
-                    .offer = {.without = free_.has_value() ? free_->Histogram() : ValueHistogram(),
-                              .with = belief_.Expect(candidates().shared().belief, free_length_),
-                              .cycles_since_draft = cycles_since_draft_,
-                              .weight = weight()}};
+  return DraftRound{
+      .candidates = WantedCandidates(),
+      .proposal = {.without = free_.has_value() ? free_->Histogram() : ValueHistogram(),
+                   .with = belief_.Expect(candidates().shared().belief, free_length_),
+                   .cycles_since_draft = cycles_since_draft_,
+                   .weight = weight()}};
 }
 
 void AdaptivePolicy::OnDraft() {
@@ -143,9 +145,9 @@ void AdaptivePolicy::OnDraft() {
   }
 }
 
-TreeOffer AdaptivePolicy::OfferTree() {
+TreeProposal AdaptivePolicy::ProposeTree() {
   if (!has_room()) return {.weight = weight(), .end = limits().reason};
-  const std::optional<Pool>& pool = offered();
+  const std::optional<Pool>& pool = proposed();
   // Without a pool, the planner decided against a draft.
   if (!pool.has_value()) return {.weight = weight(), .end = BudgetReason::kCost};
   return {.values = pool->values, .weight = weight(), .end = pool->end};
@@ -155,14 +157,14 @@ GrownTree AdaptivePolicy::FinishTree(int nodes, BudgetReason reason) {
   if (draft_.has_value() && draft().expands_nodes()) {
     ObserveChildren(&candidates().shared().child_profile);
   }
-  std::optional<Pool>& pool = offered();
+  std::optional<Pool>& pool = proposed();
   GrownTree grown = {pool.has_value() ? std::move(pool->tree) : DraftTree(root()), reason};
   grown.tree.Truncate(std::min(nodes, grown.tree.nodes()));
   return grown;
 }
 
 Candidates* AdaptivePolicy::uncalibrated() {
-  return offered().has_value() ? offered()->candidates.get() : nullptr;
+  return proposed().has_value() ? proposed()->candidates.get() : nullptr;
 }
 
 void AdaptivePolicy::Learn(const GrownTree& grown, absl::Span<const TokenId> chosen) {

@@ -1,4 +1,4 @@
-// AdaptivePolicy: one request of the policies `adaptive` and `default`. It offers the planner
+// AdaptivePolicy: one request of the policies `adaptive` and `default`. It proposals the planner
 // (forest_planner.h) what it could verify:
 //
 //   - its draft-free nodes: the tree that the transition prior grows alone,
@@ -11,8 +11,8 @@
 // grow best first, down to the value below which nodes cannot pay.
 //
 // It learns from every cycle: how calibrated the candidates are, verified or not, and which values
-// its drafts brought. After an empty draft it offers no draft for a while, twice as long after each
-// further one. Thread-compatible.
+// its drafts brought. After an empty draft it proposals no draft for a while, twice as long after
+// each further one. Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_POLICY_ADAPTIVE_POLICY_H_
 #define BASTION_ORCHESTRATOR_POLICY_ADAPTIVE_POLICY_H_
 
@@ -31,7 +31,7 @@ class AdaptivePolicy final : public RequestPolicy {
   explicit AdaptivePolicy(const PolicyContext& context) : RequestPolicy(context) {}
 
   bool planned() const override { return true; }
-  TreeOffer OfferTree() override;
+  TreeProposal ProposeTree() override;
 
  private:
   // A tree and the candidates that it was grown from.
@@ -65,8 +65,8 @@ class AdaptivePolicy final : public RequestPolicy {
   [[nodiscard]] Pool Grow(std::unique_ptr<Candidates> candidates,
                           const AcceptanceCalibration& calibration, const Trust& trust) const;
   void GrowFree();
-  // The tree to offer: the drafted one if there is one, else the draft-free one.
-  [[nodiscard]] std::optional<Pool>& offered() { return draft_.has_value() ? draft_ : free_; }
+  // The tree to proposal: the drafted one if there is one, else the draft-free one.
+  [[nodiscard]] std::optional<Pool>& proposed() { return draft_.has_value() ? draft_ : free_; }
 
   Trust draft_trust_, free_trust_;
   RequestBelief belief_;

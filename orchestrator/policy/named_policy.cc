@@ -36,7 +36,7 @@ void NamedPolicy::Grow() {
   }
 }
 
-TreeOffer NamedPolicy::OfferTree() {
+TreeProposal NamedPolicy::ProposeTree() {
   if (!has_room()) {
     grown_ = {DraftTree(root()), policy().wants_draft() ? limits().reason : BudgetReason::kPolicy};
   } else if (!grown_.has_value()) {

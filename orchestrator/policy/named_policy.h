@@ -23,7 +23,7 @@ class NamedPolicy final : public RequestPolicy {
         costs_(context.costs) {}
 
   bool planned() const override { return false; }
-  TreeOffer OfferTree() override;
+  TreeProposal ProposeTree() override;
 
  private:
   void OnBegin(absl::Span<const double> /*min_values*/) override { grown_.reset(); }

@@ -129,7 +129,7 @@ int Policy::CandidatesFor(int max_nodes) const {
 }
 
 std::unique_ptr<RequestPolicy> Policy::NewRequest(bool greedy, const CostModel* costs,
-                                                  SpeculationMemory* memory) const {
+                                                  SharedLearning* memory) const {
   return rule_->NewRequest({*this, greedy, costs, memory});
 }
 

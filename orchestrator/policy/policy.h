@@ -65,7 +65,7 @@ class Policy {
 
   // A new request under this policy. See PolicyContext.
   [[nodiscard]] std::unique_ptr<RequestPolicy> NewRequest(bool greedy, const CostModel* costs,
-                                                          SpeculationMemory* memory) const;
+                                                          SharedLearning* memory) const;
 
  private:
   Policy(std::string_view text, std::shared_ptr<const TreeRule> rule)

@@ -13,7 +13,7 @@
 #include "common/base/ids.h"
 #include "common/stages/draft_tree.h"
 #include "orchestrator/policy/node_source.h"
-#include "orchestrator/policy/speculation_memory.h"
+#include "orchestrator/policy/shared_learning.h"
 #include "orchestrator/policy/tree_rule.h"
 #include "orchestrator/prior/transition_prior.h"
 #include "orchestrator/tree/candidates.h"

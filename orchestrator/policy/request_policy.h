@@ -6,7 +6,7 @@
 //   2. NextRound: the nodes that the drafter should expand next, and what that would bring. If the
 //      round is required or the planner chooses it, AddDraft with the drafter's marginals, then
 //      NextRound again. A block drafter serves one round, of the root.
-//   3. OfferTree: the nodes that the planner may choose from.
+//   3. ProposeTree: the nodes that the planner may choose from.
 //   4. Finish: the tree, with as many nodes as the planner chose.
 //   5. Observe: what the target accepted.
 //
@@ -37,11 +37,11 @@ namespace bastion {
 
 // One Expand call that a request could use.
 struct DraftRound {
-  bool required = false;  // The policy always drafts. Else the planner compares `offer`.
+  bool required = false;  // The policy always drafts. Else the planner compares `proposal`.
   bool further = false;   // Not the first round of the cycle. Set by NextRound.
   int candidates = 0;     // K: candidates per position.
   std::vector<TreePath> paths = {{}};  // The nodes to expand. The empty path is the root.
-  DraftOffer offer = {};
+  DraftProposal proposal = {};
 };
 
 class RequestPolicy {
@@ -76,8 +76,8 @@ class RequestPolicy {
   // valid.
   void AddDraft(std::vector<Marginals> marginals, bool expands_nodes = false);
   // The nodes that the planner may choose from. Valid until Finish.
-  [[nodiscard]] virtual TreeOffer OfferTree() = 0;
-  // The tree of this cycle: the first `nodes` nodes of the offer. `reason` says why not more.
+  [[nodiscard]] virtual TreeProposal ProposeTree() = 0;
+  // The tree of this cycle: the first `nodes` nodes of the proposal. `reason` says why not more.
   [[nodiscard]] GrownTree Finish(int nodes, BudgetReason reason);
   // What proposed the nodes of `tree`, the last tree. REQUIRES: it is not observed yet.
   [[nodiscard]] std::vector<NodeSource> SourcesOf(const DraftTree& tree) const {

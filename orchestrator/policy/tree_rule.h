@@ -21,7 +21,7 @@ namespace bastion {
 
 class Policy;
 class RequestPolicy;
-class SpeculationMemory;
+class SharedLearning;
 
 // The largest number in the text of a policy.
 inline constexpr int kLargestPolicyNumber = 4096;
@@ -40,7 +40,7 @@ struct PolicyContext {
   const Policy& policy;
   bool greedy = true;
   const CostModel* costs = nullptr;
-  SpeculationMemory* memory = nullptr;
+  SharedLearning* memory = nullptr;
 };
 
 class TreeRule {

@@ -21,17 +21,18 @@ using Request = RunningRequests::Request;
 // long prompt takes milliseconds, and running requests wait meanwhile.
 constexpr absl::Duration kAdmissionTime = absl::Milliseconds(4);
 
-// A request fails if the verifier refuses it in this many successive turns although pages are free.
+// A request fails if the verifier refuses it in this many successive forwards although pages are
+// free.
 constexpr int kMaxRefusedTurns = 8;
 
 }  // namespace
 
 absl::Status Admission::Admit(Open open) {
-  VerifierLink::Engine& engine = *link_.engine();
-  KvAdmission memory(engine.target, running_.free_tokens());
+  VerifierLink::Session& session = *link_.session();
+  KvAdmission memory(session.target, running_.free_tokens());
   for (const Request& request : running_.all()) memory.Reserve(*request);
   // Half of the rows stay for prompts and nodes.
-  const int slots = std::clamp(engine.target.max_rows / 2, 1, options_.max_running);
+  const int slots = std::clamp(session.target.max_rows / 2, 1, options_.max_running);
   const bool others_wait = !running_.empty();
   StopWatch watch;
   absl::Duration spent;
@@ -49,7 +50,7 @@ absl::Status Admission::Admit(Open open) {
     LiveRequest& request = running_.Add(std::move(next));
     if (!request.admitted()) {
       if (request.arrived() < full_at_) request.MarkWaitedForRoom();
-      request.CreateSequence({NewSession(), 0}, admissions_++, &engine.costs, &engine.memory);
+      request.CreateSequence({NewSession(), 0}, admissions_++, &session.costs, &session.memory);
     }
     // For all pages, because those that it reuses may have counted as free.
     memory.Reserve(request);
@@ -87,7 +88,7 @@ size_t Admission::Victim() const {
 }
 
 int64_t Admission::MissingPages() const {
-  const TargetInfo& target = link_.engine()->target;
+  const TargetInfo& target = link_.session()->target;
   int64_t missing = -(running_.free_tokens() / target.page_tokens);
   for (const Request& request : running_.all()) {
     if (!request->sequence().starved()) continue;
@@ -97,14 +98,14 @@ int64_t Admission::MissingPages() const {
   return missing;
 }
 
-bool Admission::Preempt(size_t turn_size) {
+bool Admission::Preempt(size_t forward_size) {
   const auto starved = [](const Request& request) { return request->sequence().starved(); };
   if (std::none_of(running_.all().begin(), running_.all().end(), starved)) {
     starved_poll_ = kShortestStarvedPoll;
     return false;
   }
   if (running_.size() == 1) {
-    if (turn_size == 1) HandleStarvedAlone(*running_.all().front());
+    if (forward_size == 1) HandleStarvedAlone(*running_.all().front());
     return false;
   }
   const int64_t before = preemptions_;
@@ -127,7 +128,7 @@ void Admission::PreemptVictim() {
 }
 
 void Admission::HandleStarvedAlone(LiveRequest& request) {
-  const int capacity = KvCapacity(link_.engine()->target);
+  const int capacity = KvCapacity(link_.session()->target);
   if (TokensAfterNextRows(request) <= capacity) {
     // The pages belong to another orchestrator.
     queue_.Sleep(starved_poll_);
@@ -140,21 +141,22 @@ void Admission::HandleStarvedAlone(LiveRequest& request) {
       request.sequence().output().size(), " of the output; set a lower stop.max_tokens"))));
 }
 
-void Admission::FailRefused(const ServedCycle& turn) {
+void Admission::FailRefused(const ServedCycle& served) {
   const bool pages_suffice = MissingPages() <= 0;
   const auto count = [&](LiveRequest& request) {
     DecodeSequence& sequence = request.sequence();
-    request.refused_turns = pages_suffice && sequence.starved() ? request.refused_turns + 1 : 0;
-    if (request.refused_turns < kMaxRefusedTurns) return;
+    request.refused_forwards =
+        pages_suffice && sequence.starved() ? request.refused_forwards + 1 : 0;
+    if (request.refused_forwards < kMaxRefusedTurns) return;
     sequence.Fail(absl::InternalError(
-        absl::StrCat("the verifier refused the request in ", request.refused_turns,
+        absl::StrCat("the verifier refused the request in ", request.refused_forwards,
                      " successive forwards although ", running_.free_tokens(),
                      " tokens of the KV cache are free: ", sequence.starvation().message())));
   };
-  for (LiveRequest* request : turn.decoding) count(*request);
+  for (LiveRequest* request : served.decoding) count(*request);
   // Beside trees, a prompt can lack pages that are free again after the forward.
-  if (!turn.decoding.empty()) return;
-  for (const ServedChunk& chunk : turn.chunks) count(*chunk.request);
+  if (!served.decoding.empty()) return;
+  for (const ServedChunk& chunk : served.chunks) count(*chunk.request);
 }
 
 }  // namespace bastion

@@ -33,14 +33,14 @@ class Admission {
   // Moves requests from the queue to the running ones while slots and pages last, and opens them.
   // Returns the first error of `open`.
   [[nodiscard]] absl::Status Admit(Open open);
-  // After a forward: fails the requests of `turn` that the verifier refused for lack of memory in
-  // several successive turns, although it stated enough free pages. Waiting for pages would not
+  // After a forward: fails the requests of `served` that the verifier refused for lack of memory in
+  // several successive forwards, although it stated enough free pages. Waiting for pages would not
   // help them.
-  void FailRefused(const ServedCycle& turn);
-  // If sequences lacked pages in the last forward, which was for `turn_size` requests, preempts
+  void FailRefused(const ServedCycle& served);
+  // If sequences lacked pages in the last forward, which was for `forward_size` requests, preempts
   // requests until the pages suffice. Returns true if it preempted any. A request that lacked pages
   // although it ran alone fails if it exceeds the KV cache.
-  [[nodiscard]] bool Preempt(size_t turn_size);
+  [[nodiscard]] bool Preempt(size_t forward_size);
 
   // Since the start.
   [[nodiscard]] int64_t preemptions() const { return preemptions_; }

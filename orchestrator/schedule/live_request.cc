@@ -47,7 +47,7 @@ void LiveRequest::LimitDefaultLength(int tokens) {
 }
 
 void LiveRequest::CreateSequence(SequenceId id, uint64_t admission, const CostModel* costs,
-                                 SpeculationMemory* memory) {
+                                 SharedLearning* memory) {
   admission_ = admission;
   admitted_ = clock_->Now();
   times_.queue = admitted_ - arrived_;

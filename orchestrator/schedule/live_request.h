@@ -17,9 +17,9 @@
 #include "common/base/clock.h"
 #include "common/hub/detokenizer.h"
 #include "common/hub/tokenizer.h"
+#include "orchestrator/cycle/batch_planner.h"
 #include "orchestrator/cycle/sequence.h"
-#include "orchestrator/cycle/turn_planner.h"
-#include "orchestrator/policy/speculation_memory.h"
+#include "orchestrator/policy/shared_learning.h"
 #include "orchestrator/schedule/prepared_request.h"
 #include "orchestrator/schedule/request_stream.h"
 #include "orchestrator/schedule/serving_observer.h"
@@ -53,7 +53,7 @@ class LiveRequest {
   void MarkWaitedForRoom() { waited_for_room_ = true; }
   // Called at the first admission. `id` must be unused. `admission` numbers the admitted requests.
   void CreateSequence(SequenceId id, uint64_t admission, const CostModel* costs,
-                      SpeculationMemory* memory);
+                      SharedLearning* memory);
   // CreateSequence was called.
   [[nodiscard]] bool admitted() const { return sequence_ != nullptr; }
   // REQUIRES, for both: admitted().
@@ -110,8 +110,9 @@ class LiveRequest {
   [[nodiscard]] absl::Status CheckClient() const;
 
   // For the scheduler.
-  TurnHistory turns;
-  int refused_turns = 0;      // Successive turns in which it was starved although pages were free.
+  BatchHistory history;
+  int refused_forwards =
+      0;  // Successive forwards in which it was starved although pages were free.
   bool in_last_call = false;  // The last call of the verifier was for this request.
 
   // What the client asked for. All answers to a prompt share it.

@@ -12,12 +12,12 @@
 namespace bastion {
 
 void RunningRequests::ReleasePages(const LiveRequest& request) {
-  VerifierLink::Engine& engine = *link_.engine();
-  engine.cycle.Close(request.sequence(), drafter_);
+  VerifierLink::Session& session = *link_.session();
+  session.cycle.Close(request.sequence(), drafter_);
   free_tokens_ +=
-      KvPages(engine.target, request.sequence().committed()) * engine.target.page_tokens;
+      KvPages(session.target, request.sequence().committed()) * session.target.page_tokens;
   // Shared pages count once for each of their sequences.
-  free_tokens_ = std::min<int64_t>(free_tokens_, KvCapacity(engine.target));
+  free_tokens_ = std::min<int64_t>(free_tokens_, KvCapacity(session.target));
 }
 
 RunningRequests::Request RunningRequests::Suspend(size_t index) {

@@ -8,7 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/cores.h"
 #include "common/base/thread_time.h"
-#include "orchestrator/cycle/turn_planner.h"
+#include "orchestrator/cycle/batch_planner.h"
 #include "orchestrator/schedule/error_details.h"
 #include "orchestrator/schedule/kv_admission.h"
 
@@ -122,26 +122,26 @@ bool ServingLoop::RunLoop() {
   running_.Retire();
   link_.SaveIfDue(Clock::Real().Now());
   running_.Park();
-  if (admission_.Preempt(turn_size_)) prompts_alone_ = false;
+  if (admission_.Preempt(forward_size_)) prompts_alone_ = false;
   link_.UpdateDrafter(Clock::Real().Now());
   UpdateStats();
-  cost_inquiries_.Answer(link_.engine()->target, link_.engine()->costs);
+  cost_inquiries_.Answer(link_.session()->target, link_.session()->costs);
   return true;
 }
 
 void ServingLoop::OnLinkChange(const absl::Status& status) {
-  VerifierLink::Engine& engine = *link_.engine();
+  VerifierLink::Session& session = *link_.session();
   if (status.ok()) {
-    running_.set_free_tokens(KvCapacity(engine.target));
-    TellObserver(observer_, [this, &engine](ServingObserver& observer) {
-      if (observer.wants_reliability()) engine.memory.set_reliability(&reliability_);
+    running_.set_free_tokens(KvCapacity(session.target));
+    TellObserver(observer_, [this, &session](ServingObserver& observer) {
+      if (observer.wants_reliability()) session.memory.set_reliability(&reliability_);
     });
   } else {
     queue_.Pause(status);
   }
   {
     MutexLock lock(&mutex_);
-    stats_.target = engine.target;
+    stats_.target = session.target;
     stats_.drafter = link_.drafter();
   }
   // SubmitAll reads the target after this, and clients may submit once `ready` is true.
@@ -162,7 +162,7 @@ void ServingLoop::Admit() {
   const absl::Status opened = admission_.Admit([this](LiveRequest& request) {
     cycle_thread_.AssertHeld();
     loss_.SetLastCall({.decoding = {&request}, .chunks = {}});
-    return link_.engine()->cycle.TryOpen(request.sequence());
+    return link_.session()->cycle.TryOpen(request.sequence());
   });
   if (!opened.ok()) loss_.Lose(opened);
 }
@@ -179,9 +179,9 @@ bool ServingLoop::PrepareMask(LiveRequest& request, absl::Duration began) {
   return false;
 }
 
-ServedCycle ServingLoop::PlanTurn() {
+ServedCycle ServingLoop::PlanForward() {
   std::vector<LiveRequest*> decodes, prefills;  // The requests of the two lists below.
-  std::vector<TurnCandidate> decoding, prompts;
+  std::vector<BatchCandidate> decoding, prompts;
   for (const Request& request : running_.all()) request->UpdateStall();
   const LiveRequest* const suspect = loss_.Suspect();
   const absl::Duration began = ThreadCpuTime();
@@ -190,28 +190,28 @@ ServedCycle ServingLoop::PlanTurn() {
     DecodeSequence& sequence = request->sequence();
     if (request->prompt_left() > 0) {
       prefills.push_back(request.get());
-      prompts.push_back({&sequence, &request->turns});
+      prompts.push_back({&sequence, &request->history});
     } else {
       request->MarkPrefilled();
       if (!PrepareMask(*request, began)) continue;
       decodes.push_back(request.get());
-      decoding.push_back({&sequence, &request->turns});
+      decoding.push_back({&sequence, &request->history});
     }
   }
   if (prompts_alone_ && !prompts.empty()) decoding.clear();
-  const VerifierLink::Engine& engine = *link_.engine();
-  const TurnLimits limits = {engine.target.max_rows, options_.prefill_rows};
-  const TurnPlan plan = bastion::PlanTurn(decoding, prompts, limits, engine.costs);
-  ServedCycle turn;
-  for (const size_t i : plan.decoding) turn.decoding.push_back(decodes[i]);
-  for (const auto& [i, rows] : plan.prompts) turn.chunks.push_back({prefills[i], rows});
-  return turn;
+  const VerifierLink::Session& session = *link_.session();
+  const BatchLimits limits = {session.target.max_rows, options_.prefill_rows};
+  const BatchPlan plan = bastion::PlanBatch(decoding, prompts, limits, session.costs);
+  ServedCycle served;
+  for (const size_t i : plan.decoding) served.decoding.push_back(decodes[i]);
+  for (const auto& [i, rows] : plan.prompts) served.chunks.push_back({prefills[i], rows});
+  return served;
 }
 
 void ServingLoop::Step() {
-  ServedCycle turn = PlanTurn();
-  turn_size_ = turn.decoding.size() + turn.chunks.size();
-  if (turn_size_ == 0) {
+  ServedCycle served = PlanForward();
+  forward_size_ = served.decoding.size() + served.chunks.size();
+  if (forward_size_ == 0) {
     // All clients are stalled, or the last requests have failed.
     if (running_.empty()) {
       loss_.EndWait();
@@ -220,48 +220,48 @@ void ServingLoop::Step() {
     }
     return;
   }
-  loss_.SetLastCall(turn);
-  if (const absl::Status stepped = RunCycle(turn); !stepped.ok()) return loss_.Lose(stepped);
+  loss_.SetLastCall(served);
+  if (const absl::Status stepped = RunCycle(served); !stepped.ok()) return loss_.Lose(stepped);
   loss_.EndWait();
-  running_.set_free_tokens(link_.engine()->cycle.free_kv_tokens());
-  prompts_alone_ = !turn.decoding.empty() &&
-                   std::any_of(turn.chunks.begin(), turn.chunks.end(), [](const auto& chunk) {
+  running_.set_free_tokens(link_.session()->cycle.free_kv_tokens());
+  prompts_alone_ = !served.decoding.empty() &&
+                   std::any_of(served.chunks.begin(), served.chunks.end(), [](const auto& chunk) {
                      return chunk.request->sequence().starved();
                    });
   LogDraftStatus();
-  admission_.FailRefused(turn);
-  Publish(std::move(turn));
+  admission_.FailRefused(served);
+  Publish(std::move(served));
 }
 
-void ServingLoop::Publish(ServedCycle turn) {
-  std::erase_if(turn.decoding, [](const LiveRequest* request) {
+void ServingLoop::Publish(ServedCycle served) {
+  std::erase_if(served.decoding, [](const LiveRequest* request) {
     return !request->sequence().status().ok() || request->sequence().starved();
   });
-  for (LiveRequest* request : turn.decoding) request->PublishCycle();
-  const CycleSummary& cycle = link_.engine()->cycle.last();
-  TellObserver(observer_, [&](ServingObserver& observer) { observer.OnCycle(cycle, turn); });
+  for (LiveRequest* request : served.decoding) request->PublishCycle();
+  const CycleSummary& cycle = link_.session()->cycle.last();
+  TellObserver(observer_, [&](ServingObserver& observer) { observer.OnCycle(cycle, served); });
   for (const Request& request : running_.all()) {
     if (const int tokens = request->TakeCommitted(); tokens > 0) queue_.Charge(*request, tokens);
   }
 }
 
-absl::Status ServingLoop::RunCycle(const ServedCycle& turn) {
+absl::Status ServingLoop::RunCycle(const ServedCycle& served) {
   Batch batch;
   std::vector<PromptChunk> chunks;
-  chunks.reserve(turn.chunks.size());
-  for (LiveRequest* request : turn.decoding) batch.push_back(&request->sequence());
-  for (const auto& [request, tokens] : turn.chunks) {
+  chunks.reserve(served.chunks.size());
+  for (LiveRequest* request : served.decoding) batch.push_back(&request->sequence());
+  for (const auto& [request, tokens] : served.chunks) {
     chunks.push_back({&request->sequence(), tokens});
   }
   TraceContext context;
   TellObserver(observer_,
-               [&](ServingObserver& observer) { context = observer.OnCycleBegin(turn); });
+               [&](ServingObserver& observer) { context = observer.OnCycleBegin(served); });
   const TraceScope scope(context);
-  return link_.engine()->cycle.Step(batch, chunks);
+  return link_.session()->cycle.Step(batch, chunks);
 }
 
 void ServingLoop::LogDraftStatus() {
-  const absl::Status& status = link_.engine()->cycle.draft_status();
+  const absl::Status& status = link_.session()->cycle.draft_status();
   if (status == last_draft_status_) return;
   last_draft_status_ = status;
   if (status.ok()) {
@@ -275,9 +275,9 @@ void ServingLoop::UpdateStats() {
   MutexLock lock(&mutex_);
   stats_.preemptions = admission_.preemptions();
   stats_.free_kv_tokens = static_cast<int>(running_.free_tokens());
-  stats_.audit = link_.engine()->cycle.audit();
+  stats_.audit = link_.session()->cycle.audit();
   stats_.drafter = link_.drafter();
-  stats_.drafts_succeed = !link_.drafter().empty() && link_.engine()->cycle.draft_status().ok();
+  stats_.drafts_succeed = !link_.drafter().empty() && link_.session()->cycle.draft_status().ok();
   stats_.reliability = reliability_.after;
 }
 

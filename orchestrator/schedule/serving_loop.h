@@ -77,17 +77,17 @@ class ServingLoop {
   // Runs one forward and publishes the output.
   void Step() ABSL_EXCLUSIVE_LOCKS_REQUIRED(cycle_thread_);
   // Chooses the requests of the next forward.
-  [[nodiscard]] ServedCycle PlanTurn() ABSL_EXCLUSIVE_LOCKS_REQUIRED(cycle_thread_);
+  [[nodiscard]] ServedCycle PlanForward() ABSL_EXCLUSIVE_LOCKS_REQUIRED(cycle_thread_);
   // True if the request can take part in the next forward: it has no constraint, or its mask is
   // ready. Fails a request whose constraint is too complex. `began` is the CPU time of this thread
   // when it began to prepare masks for this forward.
   [[nodiscard]] bool PrepareMask(LiveRequest& request, absl::Duration began)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(cycle_thread_);
   // Runs the cycle.
-  [[nodiscard]] absl::Status RunCycle(const ServedCycle& turn)
+  [[nodiscard]] absl::Status RunCycle(const ServedCycle& served)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(cycle_thread_);
   // Pushes the output of the cycle, and charges its tokens to the clients.
-  void Publish(ServedCycle turn) ABSL_EXCLUSIVE_LOCKS_REQUIRED(cycle_thread_);
+  void Publish(ServedCycle served) ABSL_EXCLUSIVE_LOCKS_REQUIRED(cycle_thread_);
   void LogDraftStatus() ABSL_EXCLUSIVE_LOCKS_REQUIRED(cycle_thread_);
   void UpdateStats() ABSL_EXCLUSIVE_LOCKS_REQUIRED(cycle_thread_);
 
@@ -104,7 +104,7 @@ class ServingLoop {
   Admission admission_ ABSL_GUARDED_BY(cycle_thread_);
   VerifierLoss loss_ ABSL_GUARDED_BY(cycle_thread_);
   Reliability reliability_ ABSL_GUARDED_BY(cycle_thread_);
-  size_t turn_size_ ABSL_GUARDED_BY(cycle_thread_) = 0;  // Requests in the last forward.
+  size_t forward_size_ ABSL_GUARDED_BY(cycle_thread_) = 0;  // Requests in the last forward.
   // Whole trees left too few pages to the prompts of the last forward. The next one has only
   // prompts.
   bool prompts_alone_ ABSL_GUARDED_BY(cycle_thread_) = false;

@@ -44,7 +44,7 @@ uint64_t NewSession() {
 }
 
 bool VerifierLink::Connect() {
-  if (const absl::Status status = PrepareEngine(); !status.ok()) {
+  if (const absl::Status status = PrepareSession(); !status.ok()) {
     if (status != last_error_) LOG(WARNING) << "waiting for the verifier: " << status;
     last_error_ = status;
     pause_ = std::clamp(1.25 * pause_, kFirstPause, kLongestPause);
@@ -62,17 +62,17 @@ void VerifierLink::Lose(const absl::Status& reason) {
   events_.on_loss(reason);
 }
 
-absl::Status VerifierLink::PrepareEngine() {
+absl::Status VerifierLink::PrepareSession() {
   ASSIGN_OR_RETURN(const TargetInfo target, verifier_->Info());
-  const bool same = engine_ != nullptr && SameTarget(engine_->target, target);
+  const bool same = session_ != nullptr && SameTarget(session_->target, target);
   if (!same) {
-    if (engine_ != nullptr) events_.on_replace();
-    ASSIGN_OR_RETURN(engine_, MakeEngine(target));
+    if (session_ != nullptr) events_.on_replace();
+    ASSIGN_OR_RETURN(session_, MakeSession(target));
   }
   drafter_read_.reset();
   UpdateDrafter(Clock::Real().Now());
   if (!same && options_.acceptance != nullptr) {
-    options_.acceptance->Restore({target.model, drafter_name_}, &engine_->memory);
+    options_.acceptance->Restore({target.model, drafter_name_}, &session_->memory);
   }
   return absl::OkStatus();
 }
@@ -89,8 +89,8 @@ void VerifierLink::UpdateDrafter(absl::Duration now) {
 
 void VerifierLink::SaveIfDue(absl::Duration now) {
   if (options_.learned != nullptr) options_.learned->SaveIfDue(now);
-  if (options_.acceptance != nullptr && engine_ != nullptr) {
-    options_.acceptance->SaveIfDue(now, engine_->memory);
+  if (options_.acceptance != nullptr && session_ != nullptr) {
+    options_.acceptance->SaveIfDue(now, session_->memory);
   }
 }
 
@@ -102,16 +102,16 @@ void VerifierLink::Save() {
     }
   }
   if (AcceptanceFile* const acceptance = options_.acceptance;
-      acceptance != nullptr && engine_ != nullptr) {
+      acceptance != nullptr && session_ != nullptr) {
     acceptance->WaitForSave();
-    acceptance->Collect(engine_->memory);
+    acceptance->Collect(session_->memory);
     if (const absl::Status saved = acceptance->Save(); !saved.ok()) {
       LOG(ERROR) << "could not save the calibration of acceptance: " << saved;
     }
   }
 }
 
-absl::StatusOr<std::unique_ptr<VerifierLink::Engine>> VerifierLink::MakeEngine(
+absl::StatusOr<std::unique_ptr<VerifierLink::Session>> VerifierLink::MakeSession(
     const TargetInfo& target) {
   if (!target.dims.SameShape(options_.dims)) {
     return absl::FailedPreconditionError(
@@ -128,7 +128,7 @@ absl::StatusOr<std::unique_ptr<VerifierLink::Engine>> VerifierLink::MakeEngine(
       .vocabulary = options_.dims.vocabulary,
       .table = options_.table,
       .learned = options_.learned == nullptr ? nullptr : options_.learned->counts()};
-  return std::make_unique<Engine>(target, std::move(costs), prior_inputs, drafter_, verifier_);
+  return std::make_unique<Session>(target, std::move(costs), prior_inputs, drafter_, verifier_);
 }
 
 absl::StatusOr<LatencyProfile> VerifierLink::MeasureProfile(const TargetInfo& target) {

@@ -14,7 +14,7 @@
 #include "common/base/clock.h"
 #include "orchestrator/cycle/decode_cycle.h"
 #include "orchestrator/policy/acceptance_file.h"
-#include "orchestrator/policy/speculation_memory.h"
+#include "orchestrator/policy/shared_learning.h"
 #include "orchestrator/prior/learned_prior.h"
 
 namespace bastion {
@@ -35,14 +35,14 @@ struct VerifierLinkOptions {
 class VerifierLink {
  public:
   // The objects that depend on the verifier's target.
-  struct Engine {
+  struct Session {
     TargetInfo target;
     CostModel costs;
-    SpeculationMemory memory;
+    SharedLearning memory;
     DecodeCycle cycle;
 
-    Engine(const TargetInfo& info, CostModel fitted, const PriorInputs& prior_inputs,
-           Drafter* drafter, Verifier* verifier)
+    Session(const TargetInfo& info, CostModel fitted, const PriorInputs& prior_inputs,
+            Drafter* drafter, Verifier* verifier)
         : target(info),
           costs(std::move(fitted)),
           memory(prior_inputs),
@@ -53,7 +53,7 @@ class VerifierLink {
   struct Events {
     std::function<void()> on_connect;  // The link is established.
     std::function<void(const absl::Status& reason)> on_loss;
-    // A verifier with another target or device has taken the place of the lost one. engine() is
+    // A verifier with another target or device has taken the place of the lost one. session() is
     // about to be replaced: no sequence may use it any longer.
     std::function<void()> on_replace;
   };
@@ -79,17 +79,17 @@ class VerifierLink {
   [[nodiscard]] bool connected() const { return connected_; }
   [[nodiscard]] absl::Duration pause() const { return pause_; }
   // Valid after the first successful Connect; a later one may replace it. Null before.
-  [[nodiscard]] Engine* engine() const { return engine_.get(); }
+  [[nodiscard]] Session* session() const { return session_.get(); }
   // The drafter's name at the last UpdateDrafter; empty if there was none.
   [[nodiscard]] const std::string& drafter() const { return drafter_name_; }
   // Asks the drafter for its name if this was not done for a while.
   void UpdateDrafter(absl::Duration now);
 
  private:
-  // Reads the verifier's target and makes engine_ fit it.
-  [[nodiscard]] absl::Status PrepareEngine();
+  // Reads the verifier's target and makes session_ fit it.
+  [[nodiscard]] absl::Status PrepareSession();
   // Profiles the verifier and fits the cost model.
-  [[nodiscard]] absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(const TargetInfo& target);
+  [[nodiscard]] absl::StatusOr<std::unique_ptr<Session>> MakeSession(const TargetInfo& target);
   // Profiles the verifier unless the last attempt failed a short time ago. Returns the error of
   // this attempt or of that one.
   [[nodiscard]] absl::StatusOr<LatencyProfile> MeasureProfile(const TargetInfo& target);
@@ -99,7 +99,7 @@ class VerifierLink {
   Drafter* const drafter_;
   const Events events_;
 
-  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Session> session_;
   bool connected_ = false;
   std::string drafter_name_;
   std::optional<absl::Duration> drafter_read_;  // When UpdateDrafter asked for it.

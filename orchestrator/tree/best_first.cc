@@ -16,7 +16,7 @@ BestFirst::BestFirst(Candidates& candidates, int expected_nodes, DraftTree* tree
   heap_.reserve(static_cast<size_t>(expected_nodes) + 2);
 }
 
-void BestFirst::OfferChild() {
+void BestFirst::ProposeChild() {
   if (unoffered_ == kNoNode) return;
   const NodeIndex parent = std::exchange(unoffered_, kNoNode);
   Offer({.parent_log_score = unoffered_score_,

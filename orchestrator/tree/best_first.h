@@ -41,7 +41,7 @@ class BestFirst {
   BestFirst& operator=(const BestFirst&) = delete;
 
   [[nodiscard]] bool exhausted() {
-    OfferChild();
+    ProposeChild();
     return heap_.empty();
   }
 
@@ -72,7 +72,7 @@ class BestFirst {
   // end of its list or its probability is zero.
   void Offer(Candidate next);
   // Offers the first child of the node that was added last.
-  void OfferChild();
+  void ProposeChild();
 
   Candidates& candidates_;
   DraftTree* const tree_;

@@ -9,7 +9,7 @@
 
 #include "common/base/check.h"
 #include "orchestrator/cycle/decode_cycle.h"
-#include "orchestrator/policy/speculation_memory.h"
+#include "orchestrator/policy/shared_learning.h"
 #include "orchestrator/profile/verify_profile.h"
 #include "tests/support/dynatree_reference.h"
 #include "tests/support/forwarding_verifier.h"
@@ -133,7 +133,7 @@ class AutoregressivePairTest : public ::testing::Test {
     static uint64_t session = 1;
     const TargetInfo target = *verifier->Info();
     CostModel costs = *CostModel::Fit(target, gpu != nullptr ? gpu->curve.Profile() : *table_);
-    SpeculationMemory memory({.vocabulary = target.dims.vocabulary});
+    SharedLearning memory({.vocabulary = target.dims.vocabulary});
     DecodeCycle cycle(target, drafter, verifier, &costs, &clock);
     std::vector<std::unique_ptr<DecodeSequence>> sequences;
     for (int i = load.first; i < load.first + load.count; ++i) {

@@ -15,7 +15,7 @@
 #include "orchestrator/intake/grammar_constraint.h"
 #include "orchestrator/intake/served_model.h"
 #include "orchestrator/policy/policy.h"
-#include "orchestrator/policy/speculation_memory.h"
+#include "orchestrator/policy/shared_learning.h"
 #include "tests/support/linear_costs.h"
 #include "tools/bench/prompts.h"
 #include "tools/inprocess/local_stages.h"
@@ -177,7 +177,7 @@ class ConstrainedTextTest : public ::testing::TestWithParam<Language> {
 
   std::shared_ptr<const TokenConstraint> constraint_;
   CostModel costs_ = testing::LinearCosts();
-  SpeculationMemory memory_;
+  SharedLearning memory_;
   DecodeCycle cycle_{stages_->verifier_engine().info(), &stages_->drafter(), &stages_->verifier(),
                      &costs_};
   size_t cycles_ = 0;

@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "orchestrator/cycle/decode_cycle.h"
-#include "orchestrator/policy/speculation_memory.h"
+#include "orchestrator/policy/shared_learning.h"
 #include "orchestrator/profile/verify_profile.h"
 #include "orchestrator/tree/best_first.h"
 #include "tests/support/borrow.h"
@@ -171,7 +171,7 @@ class DdtreeEqualityTest : public ::testing::TestWithParam<Case> {
     RecordingVerifier verifier(&pair.stages->verifier());
     const TargetInfo target = *verifier.Info();
     CostModel costs = *CostModel::Fit(target, pair.table);
-    SpeculationMemory memory;
+    SharedLearning memory;
     DecodeCycle cycle(target, &drafter, &verifier, &costs);
     DecodeRequest request;
     request.id = {session++, 0};

@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 #include "orchestrator/cycle/decode_cycle.h"
 #include "orchestrator/policy/policy.h"
-#include "orchestrator/policy/speculation_memory.h"
+#include "orchestrator/policy/shared_learning.h"
 #include "tests/support/linear_costs.h"
 #include "tools/bench/prompts.h"
 #include "tools/inprocess/local_stages.h"
@@ -60,7 +60,7 @@ class PrefixReuseTest : public ::testing::Test {
   }
   Answer Decode(const std::vector<TokenId>& prompt, const std::string& salt, Drafter& drafter) {
     CostModel costs = testing::LinearCosts();
-    SpeculationMemory memory;
+    SharedLearning memory;
     DecodeCycle cycle(target_, &drafter, &stages_->verifier(), &costs);
     DecodeRequest request;
     request.id = {++sessions_, 0};

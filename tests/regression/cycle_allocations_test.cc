@@ -5,7 +5,7 @@
 #include "gtest/gtest.h"
 #include "orchestrator/cycle/decode_cycle.h"
 #include "orchestrator/policy/policy.h"
-#include "orchestrator/policy/speculation_memory.h"
+#include "orchestrator/policy/shared_learning.h"
 #include "tests/regression/allocation_count.h"
 #include "tests/support/forwarding_verifier.h"
 #include "tests/support/linear_costs.h"
@@ -62,7 +62,7 @@ TEST_P(AllocationsTest, ACycleInProcessStaysWithinItsLimit) {
   CostModel costs = *CostModel::Fit(target, testing::LinearTable());
   costs.draft().Observe({1, absl::Milliseconds(1)});
   const ManualClock clock;  // Does not move.
-  SpeculationMemory memory({.vocabulary = target.dims.vocabulary, .table = (*stages)->table()});
+  SharedLearning memory({.vocabulary = target.dims.vocabulary, .table = (*stages)->table()});
   DecodeCycle cycle(target, &(*stages)->drafter(), &verifier, &costs, &clock);
   DecodeRequest request;
   request.id = {1, 0};

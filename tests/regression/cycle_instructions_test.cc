@@ -8,7 +8,7 @@
 #include "orchestrator/planner/forest_planner.h"
 #include "orchestrator/policy/policy.h"
 #include "orchestrator/policy/request_policy.h"
-#include "orchestrator/policy/speculation_memory.h"
+#include "orchestrator/policy/shared_learning.h"
 #include "tests/regression/instruction_count.h"
 #include "tests/support/linear_costs.h"
 #include "tests/support/random_marginals.h"
@@ -37,7 +37,7 @@ class InstructionsTest : public ::testing::TestWithParam<InstructionLimit> {};
 TEST_P(InstructionsTest, PlanningGrowingAndLearningStayWithinTheirLimit) {
   constexpr int kMaxNodes = 127;
   const TransitionGains table{RandomTable(4096, 16, 1)};
-  SpeculationMemory memory({.vocabulary = 4096, .table = &table});
+  SharedLearning memory({.vocabulary = 4096, .table = &table});
   CostModel costs = testing::LinearCosts();
   costs.draft().Observe({1, absl::Milliseconds(1)});
   const std::unique_ptr<RequestPolicy> request =
@@ -51,7 +51,7 @@ TEST_P(InstructionsTest, PlanningGrowingAndLearningStayWithinTheirLimit) {
       const DraftRound* round = request->NextRound();
       if (round != nullptr && !round->required) (void)planner.ChooseDrafts({round->offer});
       if (round != nullptr) request->AddDraft(std::vector<Marginals>(1, marginals));
-      const TreeOffer offer = request->OfferTree();
+      const TreeProposal offer = request->ProposeTree();
       const int nodes = request->planned() ? planner.ChooseNodes({offer}, 1).nodes[0] : 0;
       const GrownTree grown = request->Finish(nodes, BudgetReason::kCost);
       request->Observe(grown, {{1}, 4000});

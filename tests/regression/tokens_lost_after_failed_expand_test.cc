@@ -3,7 +3,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "orchestrator/cycle/decode_cycle.h"
-#include "orchestrator/policy/speculation_memory.h"
+#include "orchestrator/policy/shared_learning.h"
 #include "tests/support/fake_stages.h"
 #include "tests/support/linear_costs.h"
 
@@ -43,7 +43,7 @@ class TokensAfterFailedExpandTest : public ::testing::TestWithParam<absl::Status
   FakeVerifier verifier_;
   FakeDrafter drafter_{&verifier_};
   CostModel costs_ = *CostModel::Fit(*verifier_.Info(), testing::LinearTable());
-  SpeculationMemory memory_;
+  SharedLearning memory_;
   DecodeCycle cycle_{*verifier_.Info(), &drafter_, &verifier_, &costs_, &Clock::Real()};
   std::optional<DecodeSequence> sequence_;
 };

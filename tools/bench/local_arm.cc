@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "common/base/status.h"
+#include "orchestrator/cycle/batch_planner.h"
 #include "orchestrator/cycle/decode_cycle.h"
-#include "orchestrator/cycle/turn_planner.h"
-#include "orchestrator/policy/speculation_memory.h"
+#include "orchestrator/policy/shared_learning.h"
 #include "tools/bench/arm.h"
 #include "tools/bench/step_trace.h"
 
@@ -80,7 +80,7 @@ class LocalArm final : public Arm {
     size_t index;  // In LoadRun::requests.
     double started = 0;
     std::optional<double> prefilled;  // Seconds since the load began.
-    TurnHistory turns = {};
+    BatchHistory turns = {};
     bool suspended = false;  // Preempted: it has no pages.
   };
 
@@ -102,7 +102,7 @@ class LocalArm final : public Arm {
   const int max_rows_;
   const int model_;  // CycleTrace::model
   CostModel costs_;
-  SpeculationMemory memory_;
+  SharedLearning memory_;
   Reliability reliability_;  // This run.
   DecodeCycle cycle_;
   absl::flat_hash_set<TokenId> stop_tokens_;
@@ -142,10 +142,10 @@ LocalArm::Live LocalArm::Begin(const PlannedRequest& planned, const BenchSetting
 absl::Status LocalArm::Step(LoadRun* run) {
   Batch batch;
   std::vector<std::pair<const Live*, size_t>> stepped;  // With the tokens before the cycle.
-  std::vector<TurnCandidate> decoding, prefilling;
+  std::vector<BatchCandidate> decoding, prefilling;
   for (Live& entry : live_) {
     if (entry.suspended) continue;
-    const TurnCandidate candidate = {entry.sequence.get(), &entry.turns};
+    const BatchCandidate candidate = {entry.sequence.get(), &entry.turns};
     if (entry.sequence->prompt_left() > 0) prefilling.push_back(candidate);
     if (entry.sequence->done() || entry.sequence->prompt_left() > 0) continue;
     if (!entry.prefilled.has_value()) entry.prefilled = Now();
@@ -155,7 +155,7 @@ absl::Status LocalArm::Step(LoadRun* run) {
   }
   // Nothing has a latency target, so all that can decode do.
   std::vector<PromptChunk> prompts;
-  const TurnPlan plan = PlanTurn(decoding, prefilling, {max_rows_, kPrefillRows}, costs_);
+  const BatchPlan plan = PlanBatch(decoding, prefilling, {max_rows_, kPrefillRows}, costs_);
   prompts.reserve(plan.prompts.size());
   for (const auto& [i, rows] : plan.prompts) prompts.push_back({prefilling[i].sequence, rows});
   if (batch.empty() && prompts.empty()) return absl::OkStatus();

@@ -173,8 +173,7 @@ std::vector<EstimatedForward> EstimateForwards(const CheckpointReport& report) {
     }
   }
   if (report.drafter.has_value()) {
-    add("draft", report.drafter->cost, report.drafter->rows,
-        report.limits.drafter_flops);
+    add("draft", report.drafter->cost, report.drafter->rows, report.limits.drafter_flops);
   }
   return forwards;
 }

@@ -12,9 +12,9 @@
 namespace bastion::wire {
 namespace {
 
-using ::testing::HasSubstr;
 using internal::v1::VerifierReply;
 using internal::v1::VerifierRequest;
+using ::testing::HasSubstr;
 using Messages = MessageStream<VerifierReply, VerifierRequest>;
 
 // Receives `requests` in order, then ends. Keeps what is sent.

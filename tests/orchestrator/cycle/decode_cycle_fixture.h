@@ -9,7 +9,7 @@
 
 #include "gtest/gtest.h"
 #include "orchestrator/cycle/decode_cycle.h"
-#include "orchestrator/policy/speculation_memory.h"
+#include "orchestrator/policy/shared_learning.h"
 #include "tests/support/fake_stages.h"
 #include "tests/support/linear_costs.h"
 #include "tests/support/manual_clock.h"
@@ -48,7 +48,7 @@ class DecodeCycleTest : public ::testing::Test {
   testing::FakeDrafter drafter_{&verifier_};
   testing::ManualClock clock_;
   CostModel costs_ = *CostModel::Fit(*verifier_.Info(), testing::LinearTable());
-  SpeculationMemory memory_;
+  SharedLearning memory_;
   DecodeCycle cycle_{*verifier_.Info(), &drafter_, &verifier_, &costs_, &clock_};
 };
 

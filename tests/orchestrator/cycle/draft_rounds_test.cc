@@ -39,8 +39,8 @@ class DraftRoundsTest : public DecodeCycleTest {
     const DraftOutcome outcome = rounds_.Run(absl::MakeSpan(growing), planner_, watch);
     nodes_.clear();
     for (DecodeSequence* sequence : sequences) {
-      const TreeOffer offer = sequence->policy().OfferTree();
-      nodes_.push_back(sequence->policy().Finish(0, offer.end).tree.nodes());
+      const TreeProposal proposal = sequence->policy().ProposeTree();
+      nodes_.push_back(sequence->policy().Finish(0, proposal.end).tree.nodes());
     }
     return outcome;
   }

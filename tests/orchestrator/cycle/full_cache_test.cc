@@ -108,7 +108,7 @@ TEST_P(PreemptionTest, TheTreesAreTheSame) {
   std::vector<std::vector<DraftTree>> trees;
   for (const bool preempts : {false, true}) {
     CostModel costs = *CostModel::Fit(*verifier_.Info(), testing::LinearTable());
-    SpeculationMemory memory;
+    SharedLearning memory;
     DecodeRequest request;
     request.id = {preempts ? uint64_t{1} : uint64_t{2}, 0};
     // A text that repeats, so that the prior has something to say.

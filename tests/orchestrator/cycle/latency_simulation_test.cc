@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "orchestrator/cycle/turn_planner.h"
+#include "orchestrator/cycle/batch_planner.h"
 #include "tests/orchestrator/cycle/simulation.h"
 
 namespace bastion {
@@ -63,7 +63,7 @@ class Server {
  private:
   struct Live {
     std::unique_ptr<DecodeSequence> sequence;
-    TurnHistory history;
+    BatchHistory history;
   };
 
   std::unique_ptr<DecodeSequence> New(const std::string& policy, int prompt, int max_tokens,
@@ -84,14 +84,14 @@ class Server {
   }
 
   void Step(Service& service) {
-    std::vector<TurnCandidate> decoding, prompts;
+    std::vector<BatchCandidate> decoding, prompts;
     for (Live& live : live_) {
       if (live.sequence->done()) live = {NewOther(), {}};
-      const TurnCandidate candidate = {live.sequence.get(), &live.history};
+      const BatchCandidate candidate = {live.sequence.get(), &live.history};
       (live.sequence->prompt_left() > 0 ? prompts : decoding).push_back(candidate);
     }
-    const TurnPlan plan =
-        PlanTurn(decoding, prompts, {device_.Target().max_rows, kPromptRows}, costs_);
+    const BatchPlan plan =
+        PlanBatch(decoding, prompts, {device_.Target().max_rows, kPromptRows}, costs_);
     Batch batch;
     std::vector<PromptChunk> chunks;
     for (const size_t i : plan.decoding) batch.push_back(decoding[i].sequence);
@@ -115,7 +115,7 @@ class Server {
   const Others others_;
   std::optional<absl::Duration> target_;
   CostModel costs_ = *CostModel::Fit(device_.Target(), device_.curve.Profile());
-  SpeculationMemory memory_;
+  SharedLearning memory_;
   DecodeCycle cycle_{device_.Target(), &device_.drafter(), &device_.verifier(), &costs_,
                      &device_.clock()};
   uint64_t next_session_ = 0;

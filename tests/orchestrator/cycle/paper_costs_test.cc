@@ -4,7 +4,7 @@
 
 #include "gtest/gtest.h"
 #include "orchestrator/cycle/decode_cycle.h"
-#include "orchestrator/policy/speculation_memory.h"
+#include "orchestrator/policy/shared_learning.h"
 #include "tests/support/fake_stages.h"
 #include "tests/support/linear_costs.h"
 #include "tests/support/manual_clock.h"
@@ -73,7 +73,7 @@ class PaperCostsTest : public ::testing::Test {
   FakeVerifier verifier_;
   FakeDrafter drafter_{&verifier_};
   CostModel costs_ = *CostModel::Fit(*verifier_.Info(), testing::LinearTable());
-  SpeculationMemory memory_;
+  SharedLearning memory_;
   uint64_t session_ = 0;
   std::vector<CycleRecord> cycles_;  // The last request's.
 };

@@ -7,7 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "orchestrator/policy/speculation_memory.h"
+#include "orchestrator/policy/shared_learning.h"
 #include "tests/support/linear_costs.h"
 
 namespace bastion {
@@ -71,7 +71,7 @@ class SequenceTest : public ::testing::Test {
   }
 
   CostModel costs_ = testing::LinearCosts();
-  SpeculationMemory memory_;
+  SharedLearning memory_;
 };
 
 TEST_F(SequenceTest, PrefillLeavesTheLastPromptTokenAsTheRoot) {

@@ -12,7 +12,7 @@
 
 #include "common/base/check.h"
 #include "orchestrator/cycle/decode_cycle.h"
-#include "orchestrator/policy/speculation_memory.h"
+#include "orchestrator/policy/shared_learning.h"
 #include "tests/support/simulated_device.h"
 
 namespace bastion::testing {
@@ -117,7 +117,7 @@ class Simulation {
   const Policy policy_;
   SimulatedLoad* const load_;
   CostModel costs_;
-  SpeculationMemory memory_;
+  SharedLearning memory_;
   DecodeCycle cycle_;
   int requests_ = 0;
   std::vector<std::unique_ptr<DecodeSequence>> live_;

@@ -11,7 +11,7 @@ namespace bastion {
 namespace {
 
 using testing::Linear;
-using testing::Offer;
+using testing::Proposal;
 using testing::Stairs;
 
 TEST(ConstrainedPlanningTest, NodesMustPayForTheirMasks) {
@@ -30,9 +30,9 @@ TEST(ConstrainedPlanningTest, DraftsMustPayForTheMasksOfTheirNodes) {
   for (const auto& [mask_seconds, drafts] : {std::pair{0.0, true}, std::pair{0.9, false}}) {
     ForestPlanner planner;
     planner.Begin(Linear(1.0, 0.05, 0.1, 8, 1), 1);
-    DraftOffer offer = Offer({}, {0.9, 0.8, 0.7, 0.6});
-    offer.mask_seconds = mask_seconds;
-    EXPECT_EQ(planner.ChooseDrafts({offer}).drafts[0], drafts) << mask_seconds;
+    DraftProposal proposal = Proposal({}, {0.9, 0.8, 0.7, 0.6});
+    proposal.mask_seconds = mask_seconds;
+    EXPECT_EQ(planner.ChooseDrafts({proposal}).drafts[0], drafts) << mask_seconds;
   }
 }
 

@@ -15,7 +15,7 @@ namespace bastion {
 namespace {
 
 using testing::Linear;
-using testing::Offer;
+using testing::Proposal;
 using testing::Stairs;
 using testing::Values;
 
@@ -38,8 +38,8 @@ TEST(ForestPlannerTest, ANodeMustPayMoreAsTheBatchGrows) {
   for (const auto& [live, nodes] : {std::pair{1, 3}, std::pair{8, 0}}) {
     ForestPlanner planner;
     planner.Begin(Linear(1.0, 0.1, 0, 100, 0), live);
-    const std::vector<TreeOffer> offers(live, {.values = values});
-    EXPECT_EQ(planner.ChooseNodes(offers, 0).nodes, std::vector<int>(live, nodes)) << live;
+    const std::vector<TreeProposal> proposals(live, {.values = values});
+    EXPECT_EQ(planner.ChooseNodes(proposals, 0).nodes, std::vector<int>(live, nodes)) << live;
   }
 }
 
@@ -63,11 +63,11 @@ TEST(ForestPlannerTest, FindsTheBestTotalOnAStaircase) {
     for (int n = 1; n <= 40 && n <= static_cast<int>(all.size()); ++n) {
       best = std::max(best, (tokens += all[n - 1]) / cost.verify[n]);
     }
-    std::vector<TreeOffer> offers;
-    for (const auto& tree : values) offers.push_back({.values = tree});
+    std::vector<TreeProposal> proposals;
+    for (const auto& tree : values) proposals.push_back({.values = tree});
     ForestPlanner planner;
     planner.Begin(cost, count);
-    const NodePlan plan = planner.ChooseNodes(offers, 0);
+    const NodePlan plan = planner.ChooseNodes(proposals, 0);
     double planned = count;
     int nodes = 0;
     for (int i = 0; i < count; ++i) {
@@ -83,28 +83,29 @@ TEST(ForestPlannerTest, DraftsForTheRequestsThatGainMost) {
   // per second it must bring 0.6 tokens.
   ForestPlanner planner;
   planner.Begin(Linear(1.0, 0.001, 0.2, 30, 3), 3);
-  const DraftPlan plan = planner.ChooseDrafts(
-      {Offer({}, {0.3}), Offer({}, {0.9, 0.8, 0.7, 0.6}), Offer({0.9, 0.8, 0.7}, {0.9, 0.8, 0.7})});
+  const DraftPlan plan =
+      planner.ChooseDrafts({Proposal({}, {0.3}), Proposal({}, {0.9, 0.8, 0.7, 0.6}),
+                            Proposal({0.9, 0.8, 0.7}, {0.9, 0.8, 0.7})});
   EXPECT_EQ(plan.drafts, (std::vector<bool>{false, true, false}));
   EXPECT_TRUE(plan.explored.empty());
 }
 
 TEST(ForestPlannerTest, ADraftAlsoCostsWhatItSlowsTheVerifyDown) {
   BatchCost cost = Linear(1.0, 0.001, 0.1, 30, 1);
-  const std::vector<DraftOffer> offers = {Offer({}, {0.4})};
+  const std::vector<DraftProposal> proposals = {Proposal({}, {0.4})};
   ForestPlanner planner;
   planner.Begin(cost, 1);
-  EXPECT_TRUE(planner.ChooseDrafts(offers).drafts[0]);
+  EXPECT_TRUE(planner.ChooseDrafts(proposals).drafts[0]);
   for (double& seconds : cost.verify_after_draft) seconds *= 1.5;
   planner.Begin(cost, 1);
-  EXPECT_FALSE(planner.ChooseDrafts(offers).drafts[0]);
+  EXPECT_FALSE(planner.ChooseDrafts(proposals).drafts[0]);
 }
 
 TEST(ForestPlannerTest, NeverDraftsWhereDraftsCostMoreThanTheyBring) {
   ForestPlanner planner;
   planner.Begin(Linear(1.0, 0.001, 5.0, 30, 2), 2);
   const DraftPlan plan =
-      planner.ChooseDrafts({Offer({}, {0.9, 0.8, 0.7}), Offer({}, {0.9, 0.8, 0.7})});
+      planner.ChooseDrafts({Proposal({}, {0.9, 0.8, 0.7}), Proposal({}, {0.9, 0.8, 0.7})});
   EXPECT_EQ(plan.drafts, (std::vector<bool>{false, false}));
 }
 
@@ -135,11 +136,11 @@ TEST(ForestPlannerTest, ChoosesAsGoodASetOfDraftsAsExhaustiveSearch) {
     const BatchCost cost =
         Linear(1.0, 0.02 + 0.1 * uniform(random), 0.05 + 0.3 * uniform(random), 60, kRequests);
     std::vector<std::vector<double>> without(kRequests), with(kRequests);
-    std::vector<DraftOffer> offers;
+    std::vector<DraftProposal> proposals;
     for (int i = 0; i < kRequests; ++i) {
       without[i] = values(0.6 * uniform(random));
       with[i] = values(0.5 + 0.4 * uniform(random));
-      offers.push_back(Offer(without[i], with[i]));
+      proposals.push_back(Proposal(without[i], with[i]));
     }
     double best = 0;
     const auto rate_of_set = [&](const auto& drafts) {
@@ -156,22 +157,22 @@ TEST(ForestPlannerTest, ChoosesAsGoodASetOfDraftsAsExhaustiveSearch) {
     }
     ForestPlanner planner;
     planner.Begin(cost, kRequests);
-    const DraftPlan plan = planner.ChooseDrafts(offers);
+    const DraftPlan plan = planner.ChooseDrafts(proposals);
     EXPECT_GE(rate_of_set([&plan](int i) { return bool{plan.drafts[i]}; }), 0.97 * best);
   }
 }
 
 TEST(ForestPlannerTest, ExploresTheRequestThatWaitedLongestWhenTheAccountCanPay) {
   ForestPlanner planner;
-  std::vector<DraftOffer> offers = {Offer({}, {}), Offer({}, {})};
-  offers[0].cycles_since_draft = 5;
-  offers[1].cycles_since_draft = 9;
+  std::vector<DraftProposal> proposals = {Proposal({}, {}), Proposal({}, {})};
+  proposals[0].cycles_since_draft = 5;
+  proposals[1].cycles_since_draft = 9;
   const BatchCost cost = Linear(1.0, 0.1, 0.1, 10, 2);
   int explored = 0;
   constexpr int kCycles = 1000;
   for (int cycle = 0; cycle < kCycles; ++cycle) {
     planner.Begin(cost, 2);
-    const DraftPlan plan = planner.ChooseDrafts(offers);
+    const DraftPlan plan = planner.ChooseDrafts(proposals);
     if (!plan.explored.empty()) {
       EXPECT_EQ(plan.explored, std::vector<int>{1});
       EXPECT_EQ(plan.drafts, (std::vector<bool>{false, true}));
@@ -187,11 +188,11 @@ TEST(ForestPlannerTest, ExploresEverybodyWhereFurtherDraftsAreFree) {
   ForestPlanner planner;
   BatchCost cost = Linear(1.0, 0.1, 0, 10, 3);
   cost.draft = {0, 0.05, 0.05, 0.05};
-  const std::vector<DraftOffer> offers(3, Offer({}, {}));
+  const std::vector<DraftProposal> proposals(3, Proposal({}, {}));
   int calls = 0;
   for (int cycle = 0; cycle < 100; ++cycle) {
     planner.Begin(cost, 3);
-    const DraftPlan plan = planner.ChooseDrafts(offers);
+    const DraftPlan plan = planner.ChooseDrafts(proposals);
     EXPECT_TRUE(plan.explored.empty() || plan.explored.size() == 3);
     calls += plan.explored.empty() ? 0 : 1;
     planner.EndCycle(1.0, 0);
@@ -204,13 +205,13 @@ TEST(ForestPlannerTest, TheAccountDoesNotGrowWhileEverybodyDrafts) {
   const BatchCost cost = Linear(1.0, 0.001, 0.1, 10, 1);
   for (int cycle = 0; cycle < 10000; ++cycle) {
     planner.Begin(cost, 1);
-    ASSERT_TRUE(planner.ChooseDrafts({Offer({}, {0.9, 0.8, 0.7})}).drafts[0]);
+    ASSERT_TRUE(planner.ChooseDrafts({Proposal({}, {0.9, 0.8, 0.7})}).drafts[0]);
     planner.EndCycle(1.0, 0);
   }
   int explored = 0;
   for (int cycle = 0; cycle < 20; ++cycle) {
     planner.Begin(cost, 1);
-    explored += static_cast<int>(planner.ChooseDrafts({Offer({}, {})}).explored.size());
+    explored += static_cast<int>(planner.ChooseDrafts({Proposal({}, {})}).explored.size());
     planner.EndCycle(1.0, 0);
   }
   EXPECT_EQ(explored, 1);
@@ -273,7 +274,7 @@ TEST(ForestPlannerTest, StaysBelowTheLongestCycleIfItCan) {
   cost.max_seconds = 1.35;
   ForestPlanner planner;
   planner.Begin(cost, 1);
-  EXPECT_FALSE(planner.ChooseDrafts({Offer({}, values)}).drafts[0]);
+  EXPECT_FALSE(planner.ChooseDrafts({Proposal({}, values)}).drafts[0]);
   EXPECT_EQ(planner.ChooseNodes({{.values = values}}, 0).nodes[0], 3);
   cost.max_seconds = 0.5;  // Even a plain step takes longer.
   planner.Begin(cost, 1);
@@ -308,15 +309,16 @@ TEST(ForestPlannerTest, ARoundIsTakenIfItsNodesAreWorthItsTime) {
     ForestPlanner planner;
     planner.FixPrice(1.0);
     planner.Begin(Linear(1.0, 1e-6, 0.1, 64, 1), 1);
-    const RoundOffer offer = {.without = Values({0.5}), .with = Values({0.5, gain}), .paths = 1};
-    EXPECT_EQ(planner.ChooseRounds({offer}, costs), std::vector<bool>{taken}) << gain;
+    const RoundProposal proposal = {
+        .without = Values({0.5}), .with = Values({0.5, gain}), .paths = 1};
+    EXPECT_EQ(planner.ChooseRounds({proposal}, costs), std::vector<bool>{taken}) << gain;
   }
 }
 
 TEST(ForestPlannerTest, RequestsShareTheTimeOfARound) {
   const DraftCost costs = FlatRounds();
-  const RoundOffer small = {.without = Values({}), .with = Values({0.04}), .paths = 2};
-  const RoundOffer none = {.without = Values({0.5}), .with = Values({0.5}), .paths = 2};
+  const RoundProposal small = {.without = Values({}), .with = Values({0.04}), .paths = 2};
+  const RoundProposal none = {.without = Values({0.5}), .with = Values({0.5}), .paths = 2};
   ForestPlanner planner;
   planner.FixPrice(1.0);
   planner.Begin(Linear(1.0, 1e-6, 0.1, 64, 4), 4);
@@ -333,8 +335,8 @@ TEST(ForestPlannerTest, NoRoundExceedsTheLongestCycle) {
   ForestPlanner planner;
   planner.FixPrice(1.0);
   planner.Begin(cost, 1);
-  const RoundOffer offer = {.without = Values({}), .with = Values({0.9}), .paths = 1};
-  EXPECT_EQ(planner.ChooseRounds({offer}, costs), std::vector<bool>{false});
+  const RoundProposal proposal = {.without = Values({}), .with = Values({0.9}), .paths = 1};
+  EXPECT_EQ(planner.ChooseRounds({proposal}, costs), std::vector<bool>{false});
 }
 
 TEST(ForestPlannerTest, ADraftMustPayForItsFurtherRounds) {
@@ -342,9 +344,9 @@ TEST(ForestPlannerTest, ADraftMustPayForItsFurtherRounds) {
     ForestPlanner planner;
     planner.FixPrice(1.0);
     planner.Begin(Linear(1.0, 1e-6, 0.1, 64, 1), 1);
-    DraftOffer offer = Offer({}, {0.4});
-    offer.later_seconds = later;
-    EXPECT_EQ(planner.ChooseDrafts({offer}).drafts, std::vector<bool>{drafts}) << later;
+    DraftProposal proposal = Proposal({}, {0.4});
+    proposal.later_seconds = later;
+    EXPECT_EQ(planner.ChooseDrafts({proposal}).drafts, std::vector<bool>{drafts}) << later;
   }
 }
 

@@ -1,4 +1,4 @@
-// Costs and offers for tests of the planner. Header-only.
+// Costs and proposals for tests of the planner. Header-only.
 #ifndef BASTION_TESTS_ORCHESTRATOR_PLANNER_PLANNER_COSTS_H_
 #define BASTION_TESTS_ORCHESTRATOR_PLANNER_PLANNER_COSTS_H_
 
@@ -32,7 +32,7 @@ inline ValueHistogram Values(const std::vector<double>& values) {
   return histogram;
 }
 
-inline DraftOffer Offer(const std::vector<double>& without, const std::vector<double>& with) {
+inline DraftProposal Proposal(const std::vector<double>& without, const std::vector<double>& with) {
   return {.without = Values(without), .with = Values(with)};
 }
 

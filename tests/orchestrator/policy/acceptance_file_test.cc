@@ -21,7 +21,7 @@ const AcceptanceFile::Models kModels = {"target-8b", "drafter-8b"};
 const float kLogHalf = std::log(0.5f);
 
 // Observes that candidates are chosen half as often as they state.
-void Learn(SpeculationMemory* memory) {
+void Learn(SharedLearning* memory) {
   AcceptanceCalibration& calibration =
       memory->at(DraftMode::kCoupled, Policy::Prior::kBoth).draft_calibration;
   for (int i = 0; i < 400; ++i) {
@@ -32,7 +32,7 @@ void Learn(SpeculationMemory* memory) {
 }
 
 // The factor by which `memory` corrects a draft of probability one half.
-float Factor(SpeculationMemory& memory, DraftMode mode = DraftMode::kCoupled) {
+float Factor(SharedLearning& memory, DraftMode mode = DraftMode::kCoupled) {
   return std::exp(memory.at(mode, Policy::Prior::kBoth)
                       .draft_calibration.LogFactor(PathKind::kSpine, 2, kLogHalf));
 }
@@ -44,7 +44,7 @@ class AcceptanceFileTest : public ::testing::Test {
   void SaveLearned() {
     auto file = AcceptanceFile::Open(Path(), kVocabulary);
     ASSERT_TRUE(file.ok()) << file.status();
-    SpeculationMemory memory;
+    SharedLearning memory;
     file->Restore(kModels, &memory);
     Learn(&memory);
     file->Collect(memory);
@@ -55,7 +55,7 @@ class AcceptanceFileTest : public ::testing::Test {
   float RestoredFactor(const AcceptanceFile::Models& models) {
     auto file = AcceptanceFile::Open(Path(), kVocabulary);
     EXPECT_TRUE(file.ok()) << file.status();
-    SpeculationMemory memory;
+    SharedLearning memory;
     if (file.ok()) file->Restore(models, &memory);
     return Factor(memory);
   }
@@ -64,7 +64,7 @@ class AcceptanceFileTest : public ::testing::Test {
 };
 
 TEST_F(AcceptanceFileTest, ARestartContinuesWithTheSavedCalibration) {
-  SpeculationMemory learned;
+  SharedLearning learned;
   Learn(&learned);
   ASSERT_NEAR(Factor(learned), 0.5, 0.05);
   SaveLearned();
@@ -73,7 +73,7 @@ TEST_F(AcceptanceFileTest, ARestartContinuesWithTheSavedCalibration) {
 
 TEST_F(AcceptanceFileTest, ARestartContinuesWithTheLearnedWeights) {
   auto file = AcceptanceFile::Open(Path(), kVocabulary);
-  SpeculationMemory learned;
+  SharedLearning learned;
   SharedSpeculation& shared = learned.at(DraftMode::kGreedy, Policy::Prior::kTable);
   CandidateTerms likely{}, chosen{};
   likely[kDraftTerm] = -0.1f;
@@ -87,7 +87,7 @@ TEST_F(AcceptanceFileTest, ARestartContinuesWithTheLearnedWeights) {
 
   auto reopened = AcceptanceFile::Open(Path(), kVocabulary);
   ASSERT_TRUE(reopened.ok()) << reopened.status();
-  SpeculationMemory memory;
+  SharedLearning memory;
   reopened->Restore(kModels, &memory);
   SharedSpeculation& restored = memory.at(DraftMode::kGreedy, Policy::Prior::kTable);
   EXPECT_EQ(restored.weight_updates, 50);
@@ -104,7 +104,7 @@ TEST_F(AcceptanceFileTest, ARestartContinuesWithTheLearnedWeights) {
 TEST_F(AcceptanceFileTest, OtherKeysStartWithoutCalibration) {
   SaveLearned();
   auto file = AcceptanceFile::Open(Path(), kVocabulary);
-  SpeculationMemory memory;
+  SharedLearning memory;
   file->Restore(kModels, &memory);
   EXPECT_EQ(Factor(memory, DraftMode::kGreedy), 1);
 }
@@ -112,7 +112,7 @@ TEST_F(AcceptanceFileTest, OtherKeysStartWithoutCalibration) {
 TEST_F(AcceptanceFileTest, NewObservationsOutweighTheSavedOnes) {
   SaveLearned();
   auto file = AcceptanceFile::Open(Path(), kVocabulary);
-  SpeculationMemory memory;
+  SharedLearning memory;
   file->Restore(kModels, &memory);
   AcceptanceCalibration& calibration =
       memory.at(DraftMode::kCoupled, Policy::Prior::kBoth).draft_calibration;
@@ -135,7 +135,7 @@ TEST_F(AcceptanceFileTest, CountsOfOtherModelsAreIgnored) {
 TEST_F(AcceptanceFileTest, SaveIfDueSavesAfterTheInterval) {
   auto file = AcceptanceFile::Open(Path(), kVocabulary);
   ASSERT_TRUE(file.ok()) << file.status();
-  SpeculationMemory memory;
+  SharedLearning memory;
   file->Restore(kModels, &memory);
   Learn(&memory);
   file->SaveIfDue(absl::Seconds(1), memory);
@@ -189,7 +189,7 @@ TEST_F(AcceptanceFileTest, ADamagedFileIsSetAsideAndNeverCausesACrash) {
     auto file = AcceptanceFile::Open(Path(), kVocabulary);
     if (!file.ok()) continue;
     // If the damage was not detected, all factors must still be finite.
-    SpeculationMemory memory;
+    SharedLearning memory;
     file->Restore(kModels, &memory);
     for (const auto& [key, shared] : memory.shared()) {
       for (int depth = 1; depth <= 9; ++depth) {

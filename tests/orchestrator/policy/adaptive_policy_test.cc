@@ -17,7 +17,7 @@ double ExpectedGain(RequestPolicy& request, TokenId root = kRoot) {
   static constexpr double kMinValue = 0.01;
   request.Begin(root, kWide, {&kMinValue, 1});
   const DraftRound* round = request.NextRound();
-  return round == nullptr ? 0 : round->offer.with.Sum();
+  return round == nullptr ? 0 : round->proposal.with.Sum();
 }
 
 TEST_F(AdaptivePolicyTest, OffersTheBestFirstTreeOfItsDraft) {
@@ -29,14 +29,14 @@ TEST_F(AdaptivePolicyTest, OffersTheBestFirstTreeOfItsDraft) {
   EXPECT_FALSE(round->required);
   request->AddDraft({marginals_});
   EXPECT_EQ(request->NextRound(), nullptr);
-  const TreeOffer offer = request->OfferTree();
-  const auto nodes = static_cast<int>(offer.values.size());
+  const TreeProposal proposal = request->ProposeTree();
+  const auto nodes = static_cast<int>(proposal.values.size());
   ASSERT_GT(nodes, 4);
-  EXPECT_EQ(offer.end, BudgetReason::kConfidence);
-  EXPECT_EQ(offer.certain, 0);
-  for (int i = 1; i < nodes; ++i) EXPECT_LE(offer.values[i], offer.values[i - 1]);
-  EXPECT_GE(offer.values.back(), 0.05 * 0.999);
-  const GrownTree grown = request->Finish(nodes, offer.end);
+  EXPECT_EQ(proposal.end, BudgetReason::kConfidence);
+  EXPECT_EQ(proposal.certain, 0);
+  for (int i = 1; i < nodes; ++i) EXPECT_LE(proposal.values[i], proposal.values[i - 1]);
+  EXPECT_GE(proposal.values.back(), 0.05 * 0.999);
+  const GrownTree grown = request->Finish(nodes, proposal.end);
   EXPECT_EQ(grown.tree, GrowBestFirst(kRoot, candidates_, nodes));
   EXPECT_TRUE(grown.drafted);
 }
@@ -46,7 +46,7 @@ TEST_F(AdaptivePolicyTest, KeepsTheNodesThatThePlannerChose) {
   request->Begin(kRoot, kWide, Flat(0.01));
   ASSERT_NE(request->NextRound(), nullptr);
   request->AddDraft({marginals_});
-  (void)request->OfferTree();
+  (void)request->ProposeTree();
   const GrownTree grown = request->Finish(3, BudgetReason::kCost);
   EXPECT_EQ(grown.tree, GrowBestFirst(kRoot, candidates_, 3));
   EXPECT_EQ(grown.reason, BudgetReason::kCost);
@@ -91,8 +91,8 @@ TEST_F(AdaptivePolicyTest, AnEmptyDraftLeadsToAPlainStepAndAPause) {
     request->Begin(kRoot, kWide, Flat(0.01));
     const bool drafting = request->NextRound() != nullptr;
     if (drafting) request->AddDraft({Marginals()});
-    const TreeOffer offer = request->OfferTree();
-    const GrownTree grown = request->Finish(static_cast<int>(offer.values.size()), offer.end);
+    const TreeProposal proposal = request->ProposeTree();
+    const GrownTree grown = request->Finish(static_cast<int>(proposal.values.size()), proposal.end);
     EXPECT_EQ(grown.tree, DraftTree(kRoot));
     EXPECT_EQ(grown.reason, drafting ? BudgetReason::kNoDraft : BudgetReason::kCost);
     request->Observe(grown, {{}, kOther});
@@ -166,8 +166,8 @@ TEST_F(AdaptivePolicyTest, ARepetitionExpectsLittleFromADraft) {
   request->Begin(root, kWide, Flat(0.01));
   const DraftRound* round = request->NextRound();
   ASSERT_NE(round, nullptr);
-  EXPECT_GT(round->offer.without.Sum(), 6);
-  EXPECT_LT(round->offer.with.Sum(), round->offer.without.Sum() + 1);
+  EXPECT_GT(round->proposal.without.Sum(), 6);
+  EXPECT_LT(round->proposal.with.Sum(), round->proposal.without.Sum() + 1);
 }
 
 TEST_F(AdaptivePolicyTest, AFailedDraftLeavesTheDraftFreeTree) {
@@ -191,11 +191,11 @@ TEST_F(AdaptivePolicyTest, OffersMoreNodesTheMoreItsTokensCount) {
     const std::unique_ptr<RequestPolicy> request = Request("adaptive");
     request->set_weight(weight);
     request->Begin(kRoot, kWide, Flat(0.02));
-    EXPECT_EQ(request->NextRound()->offer.weight, weight);
+    EXPECT_EQ(request->NextRound()->proposal.weight, weight);
     request->AddDraft({marginals_});
-    const TreeOffer offer = request->OfferTree();
-    EXPECT_EQ(offer.weight, weight);
-    offered.push_back(offer.values.size());
+    const TreeProposal proposal = request->ProposeTree();
+    EXPECT_EQ(proposal.weight, weight);
+    offered.push_back(proposal.values.size());
   }
   EXPECT_LT(offered[0], offered[1]);
   EXPECT_LT(offered[1], offered[2]);
@@ -230,19 +230,19 @@ TEST_F(AdaptivePolicyTest, OffersFurtherRoundsForTheNodesWhoseChildrenCanPay) {
     for (const TreePath& path : round->paths) marginals.push_back(oracle.At(path));
     const double price = 0.01;
     if (round->further) {
-      EXPECT_GT(round->offer.with.Surplus(price), round->offer.without.Surplus(price));
+      EXPECT_GT(round->proposal.with.Surplus(price), round->proposal.without.Surplus(price));
     }
     request->AddDraft(std::move(marginals), /*expands_nodes=*/true);
   }
   EXPECT_GT(rounds, 2);
   EXPECT_LT(rounds, 20);
-  const TreeOffer offer = request->OfferTree();
+  const TreeProposal proposal = request->ProposeTree();
   // Every node is as valuable as it pays, and best first.
-  for (size_t i = 0; i < offer.values.size(); ++i) {
-    EXPECT_GE(offer.values[i], 0.05 * 0.999);
-    EXPECT_LE(offer.values[i], i > 0 ? offer.values[i - 1] : 1.0);
+  for (size_t i = 0; i < proposal.values.size(); ++i) {
+    EXPECT_GE(proposal.values[i], 0.05 * 0.999);
+    EXPECT_LE(proposal.values[i], i > 0 ? proposal.values[i - 1] : 1.0);
   }
-  const GrownTree grown = request->Finish(static_cast<int>(offer.values.size()), offer.end);
+  const GrownTree grown = request->Finish(static_cast<int>(proposal.values.size()), proposal.end);
   CycleDraft full = oracle.Full(5);
   DraftCandidates candidates(full);
   EXPECT_EQ(grown.tree, GrowBestFirst(kRoot, candidates, grown.tree.nodes()));

@@ -43,9 +43,9 @@ TEST_F(NamedPolicyTest, AllNodesAreCertainAndAllDraftsRequired) {
     EXPECT_TRUE(round->required) << policy;
     request->AddDraft({marginals_});
     EXPECT_EQ(request->NextRound(), nullptr) << policy;
-    const TreeOffer offer = request->OfferTree();
-    EXPECT_TRUE(offer.values.empty()) << policy;
-    EXPECT_EQ(offer.certain, request->Finish(0, BudgetReason::kCost).tree.nodes()) << policy;
+    const TreeProposal proposal = request->ProposeTree();
+    EXPECT_TRUE(proposal.values.empty()) << policy;
+    EXPECT_EQ(proposal.certain, request->Finish(0, BudgetReason::kCost).tree.nodes()) << policy;
   }
 }
 
@@ -129,8 +129,8 @@ GrownTree GrowInRounds(RequestPolicy& request, const testing::NodeOracle& oracle
     request.AddDraft(std::move(marginals), /*expands_nodes=*/true);
     ++*rounds;
   }
-  const TreeOffer offer = request.OfferTree();
-  return request.Finish(0, offer.end);
+  const TreeProposal proposal = request.ProposeTree();
+  return request.Finish(0, proposal.end);
 }
 
 TEST_F(NamedPolicyTest, RoundsFindTheTreeThatAllExpandedNodesWouldGive) {
@@ -214,7 +214,7 @@ TEST_F(NamedPolicyTest, ADrafterThatFailsBetweenRoundsLeavesTheTreeSoFar) {
   ASSERT_NE(request->NextRound(), nullptr);
   request->AddDraft({}, /*expands_nodes=*/true);
   EXPECT_EQ(request->NextRound(), nullptr);
-  EXPECT_EQ(request->OfferTree().certain, 1);
+  EXPECT_EQ(request->ProposeTree().certain, 1);
   const GrownTree grown = request->Finish(0, BudgetReason::kCost);
   EXPECT_EQ(grown.tree.nodes(), 1);
   EXPECT_TRUE(grown.drafted);
@@ -224,7 +224,7 @@ TEST_F(NamedPolicyTest, NgramCopiesWithoutADraft) {
   const std::unique_ptr<RequestPolicy> request = PriorRequest("ngram:4");
   request->Begin(1, kWide, Flat(0));
   EXPECT_EQ(request->NextRound(), nullptr);
-  EXPECT_EQ(request->OfferTree().certain, 4);
+  EXPECT_EQ(request->ProposeTree().certain, 4);
   const GrownTree grown = request->Finish(0, BudgetReason::kCost);
   EXPECT_EQ(grown.tree.tokens(), (std::vector<TokenId>{1, 2, 3, 4, 5}));
   EXPECT_EQ(grown.reason, BudgetReason::kPolicy);

@@ -4,7 +4,7 @@
 
 #include "benchmark/benchmark.h"
 #include "orchestrator/policy/request_policy.h"
-#include "orchestrator/policy/speculation_memory.h"
+#include "orchestrator/policy/shared_learning.h"
 #include "orchestrator/profile/verify_profile.h"
 #include "tests/support/random_marginals.h"
 #include "tests/support/transition_tables.h"
@@ -32,7 +32,7 @@ void Cycle(benchmark::State& state, const char* policy, int max_nodes = 127, int
       testing::RandomMarginals(random, 15, candidates, testing::EdgeCase::kNone, 64);
   CostModel costs = Costs();
   const TransitionGains gains(testing::RandomTable(20000, 8, 1));
-  SpeculationMemory memory({.vocabulary = gains.vocabulary(), .table = &gains});
+  SharedLearning memory({.vocabulary = gains.vocabulary(), .table = &gains});
   const std::unique_ptr<RequestPolicy> request =
       Policy::Parse(policy)->NewRequest(/*greedy=*/false, &costs, &memory);
   const TreeLimits limits = {300, max_nodes, 15};
@@ -41,9 +41,9 @@ void Cycle(benchmark::State& state, const char* policy, int max_nodes = 127, int
     request->Begin(1, limits, min_values);
     benchmark::DoNotOptimize(request->NextRound());
     request->AddDraft({marginals});
-    const TreeOffer offer = request->OfferTree();
+    const TreeProposal proposal = request->ProposeTree();
     const GrownTree grown =
-        request->Finish(static_cast<int>(offer.values.size()), BudgetReason::kCost);
+        request->Finish(static_cast<int>(proposal.values.size()), BudgetReason::kCost);
     request->Observe(grown, {{}, 19999});
     benchmark::DoNotOptimize(grown.tree.rows());
   }
@@ -57,7 +57,7 @@ BENCHMARK_CAPTURE(Cycle, adaptive, "adaptive")->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(Cycle, coupled, "adaptive+coupled")->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(Cycle, prior, "adaptive+prior")->Unit(benchmark::kMicrosecond);
 
-// Planning 64 requests that offer 256 candidates each, on a GPU-like cost curve.
+// Planning 64 requests that proposal 256 candidates each, on a GPU-like cost curve.
 void Plan(benchmark::State& state) {
   constexpr int kRequests = 64, kCandidates = 256;
   BatchCost cost;
@@ -67,8 +67,8 @@ void Plan(benchmark::State& state) {
   std::mt19937 random(1);
   std::uniform_real_distribution<> uniform(0.9, 1.0);
   std::vector<std::vector<double>> values(kRequests);
-  std::vector<DraftOffer> drafts(kRequests);
-  std::vector<TreeOffer> trees;
+  std::vector<DraftProposal> drafts(kRequests);
+  std::vector<TreeProposal> trees;
   for (int i = 0; i < kRequests; ++i) {
     double value = 1;
     for (int n = 0; n < kCandidates; ++n) {

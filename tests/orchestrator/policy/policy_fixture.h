@@ -1,6 +1,6 @@
 // A fixture for tests of policies: random marginals, and verify costs that are linear in the number
-// of rows (linear_costs.h). It grows the tree of one request with all nodes that its policy offers.
-// Header-only.
+// of rows (linear_costs.h). It grows the tree of one request with all nodes that its policy
+// proposals. Header-only.
 #ifndef BASTION_TESTS_ORCHESTRATOR_POLICY_POLICY_FIXTURE_H_
 #define BASTION_TESTS_ORCHESTRATOR_POLICY_POLICY_FIXTURE_H_
 
@@ -11,7 +11,7 @@
 
 #include "gtest/gtest.h"
 #include "orchestrator/policy/request_policy.h"
-#include "orchestrator/policy/speculation_memory.h"
+#include "orchestrator/policy/shared_learning.h"
 #include "tests/support/linear_costs.h"
 #include "tests/support/random_marginals.h"
 #include "tests/support/transition_tables.h"
@@ -54,8 +54,8 @@ class PolicyFixture : public ::testing::Test {
                  const TreeLimits& limits = kWide, double min_value = 0.01) {
     request.Begin(root, limits, Flat(min_value));
     while (request.NextRound() != nullptr) request.AddDraft({draft});
-    const TreeOffer offer = request.OfferTree();
-    return request.Finish(static_cast<int>(offer.values.size()), offer.end);
+    const TreeProposal proposal = request.ProposeTree();
+    return request.Finish(static_cast<int>(proposal.values.size()), proposal.end);
   }
   GrownTree Grow(const std::string& policy, const TreeLimits& limits = kWide) {
     return Grow(*Request(policy), kRoot, marginals_, limits);
@@ -68,8 +68,8 @@ class PolicyFixture : public ::testing::Test {
       request.AddDraft({Marginals()});
       round = request.NextRound();
     }
-    const TreeOffer offer = request.OfferTree();
-    return request.Finish(static_cast<int>(offer.values.size()), offer.end);
+    const TreeProposal proposal = request.ProposeTree();
+    return request.Finish(static_cast<int>(proposal.values.size()), proposal.end);
   }
 
   // The next tokens of the prompt's repetition after `root`.
@@ -93,9 +93,9 @@ class PolicyFixture : public ::testing::Test {
 
   double min_value_ = 0;
   CostModel costs_ = testing::LinearCosts();
-  SpeculationMemory memory_;
+  SharedLearning memory_;
   const TransitionGains gains_{testing::RandomTable(kVocabulary, 8, 1)};
-  SpeculationMemory prior_memory_{PriorInputs{.vocabulary = kVocabulary, .table = &gains_}};
+  SharedLearning prior_memory_{PriorInputs{.vocabulary = kVocabulary, .table = &gains_}};
   std::mt19937 random_{1};
   Marginals marginals_ = RandomMarginals(random_, 15, 32, EdgeCase::kNone, 6.0);
   DraftCandidates candidates_{marginals_};

@@ -21,7 +21,7 @@ CycleDraft DraftOf(TokenId first, float probability, TokenId second, float secon
 }
 
 TEST(RequestCandidatesTest, ANodeBelongsToTheSourceThatGivesItsTokenTheHighestProbability) {
-  SpeculationMemory memory({.vocabulary = kTokens});
+  SharedLearning memory({.vocabulary = kTokens});
   const Policy policy = *Policy::Parse("fixed:4+prior:request");
   RequestCandidates candidates({.policy = policy, .memory = &memory});
   // After 1 came 2, three times.
@@ -41,7 +41,7 @@ TEST(RequestCandidatesTest, ANodeBelongsToTheSourceThatGivesItsTokenTheHighestPr
 }
 
 TEST(RequestCandidatesTest, WithoutAPriorAllNodesAreOfTheDraft) {
-  SpeculationMemory memory;
+  SharedLearning memory;
   const Policy policy = *Policy::Parse("fixed:4");
   const RequestCandidates candidates({.policy = policy, .memory = &memory});
   DraftTree tree(1);

@@ -109,7 +109,7 @@ TEST_F(AdmissionTest, ARequestThatIsRefusedAgainAndAgainAlthoughPagesAreFreeFail
   for (int turn = 0; turn < 5; ++turn) refuse();
   running_->set_free_tokens(0);
   refuse();
-  EXPECT_EQ(request.refused_turns, 0) << "the pages explain the refusal";
+  EXPECT_EQ(request.refused_forwards, 0) << "the pages explain the refusal";
   running_->set_free_tokens(verifier_.kv_tokens);
   for (int turn = 0; turn < 7; ++turn) refuse();
   EXPECT_TRUE(request.sequence().status().ok());

@@ -71,7 +71,7 @@ class RequestMaker {
  private:
   const hub::Tokenizer tokenizer_ = LoadTokenizer(ByteLevelTokenizerJson());
   const Clock* const clock_;
-  SpeculationMemory memory_;
+  SharedLearning memory_;
   ServingObserver* observer_ = nullptr;
 };
 

@@ -88,7 +88,7 @@ class OverloadedServer {
   SimulatedDevice device_{DeviceCurve::Gpu(), &texts_};
   RequestMaker maker_{&device_.clock()};
   CostModel costs_ = *CostModel::Fit(device_.Target(), device_.curve.Profile());
-  SpeculationMemory memory_;
+  SharedLearning memory_;
   DecodeCycle cycle_{device_.Target(), &device_.drafter(), &device_.verifier(), &costs_,
                      &device_.clock()};
   FairOrder order_;

@@ -45,7 +45,7 @@ class RunningTest : public ::testing::Test {
     return stream;
   }
   absl::Status Open(LiveRequest& request) {
-    return link_->engine()->cycle.TryOpen(request.sequence());
+    return link_->session()->cycle.TryOpen(request.sequence());
   }
   absl::Status Admit() {
     return admission_->Admit([this](LiveRequest& request) { return Open(request); });
@@ -53,7 +53,7 @@ class RunningTest : public ::testing::Test {
   // Admits what waits, and commits the prompts.
   void AdmitAndPrefill() {
     ASSERT_TRUE(Admit().ok());
-    DecodeCycle& cycle = link_->engine()->cycle;
+    DecodeCycle& cycle = link_->session()->cycle;
     for (const auto& request : running_->all()) {
       while (cycle.Prefill(request->sequence(), 64)) {
       }

@@ -190,7 +190,7 @@ TEST_F(SchedulerTest, ARestartKeepsTheCalibrationOfAcceptance) {
 
   auto loaded = AcceptanceFile::Open(path, testing::kToyVocabulary);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
-  SpeculationMemory memory;
+  SharedLearning memory;
   loaded->Restore({verifier_.Info()->model, drafter_.Info()->model}, &memory);
   ASSERT_EQ(memory.shared().size(), 1u);
   const std::vector<float> counts = memory.shared().begin()->second.draft_calibration.ToCounts();

@@ -1,11 +1,11 @@
-#include "orchestrator/cycle/turn_planner.h"
+#include "orchestrator/cycle/batch_planner.h"
 
 #include <algorithm>
 #include <memory>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "orchestrator/policy/speculation_memory.h"
+#include "orchestrator/policy/shared_learning.h"
 #include "tests/support/simulated_device.h"
 
 namespace bastion {
@@ -22,11 +22,11 @@ DeviceCurve Linear() {
   return {[](double rows) { return 10 + rows; }, [](double) { return 1.0; }, /*overhead=*/0};
 }
 
-class TurnPlannerTest : public ::testing::Test {
+class BatchPlannerTest : public ::testing::Test {
  protected:
   struct Entry {
     std::unique_ptr<DecodeSequence> sequence;
-    TurnHistory history;
+    BatchHistory history;
   };
 
   // Adds a sequence that decodes. `target_ms` is its latency target; 0: none.
@@ -46,15 +46,15 @@ class TurnPlannerTest : public ::testing::Test {
     request.max_tokens = 1;
     Add(std::move(request), "ar", prompts_);
   }
-  TurnPlan Plan() {
-    std::vector<TurnCandidate> decoding, prompts;
+  BatchPlan Plan() {
+    std::vector<BatchCandidate> decoding, prompts;
     for (Entry& entry : decoders_) decoding.push_back({entry.sequence.get(), &entry.history});
     for (Entry& entry : prompts_) prompts.push_back({entry.sequence.get(), &entry.history});
-    return PlanTurn(decoding, prompts, {.max_rows = 512, .prompt_rows = 256}, costs_);
+    return PlanBatch(decoding, prompts, {.max_rows = 512, .prompt_rows = 256}, costs_);
   }
-  static int RowsOf(const TurnPlan& plan) {
+  static int RowsOf(const BatchPlan& plan) {
     int rows = 0;
-    for (const TurnPlan::PromptRows& prompt : plan.prompts) rows += prompt.rows;
+    for (const BatchPlan::PromptRows& prompt : plan.prompts) rows += prompt.rows;
     return rows;
   }
   // The number of turns of every decoder in `forwards` forwards.
@@ -79,59 +79,59 @@ class TurnPlannerTest : public ::testing::Test {
   DrawnTexts texts_;
   SimulatedDevice device_{Linear(), &texts_};
   CostModel costs_ = *CostModel::Fit(device_.Target(), device_.curve.Profile());
-  SpeculationMemory memory_;
+  SharedLearning memory_;
   uint64_t next_session_ = 0;
 };
 
-TEST_F(TurnPlannerTest, WithoutTargetsAllDecodeAndPromptsGetTheWholeBudget) {
+TEST_F(BatchPlannerTest, WithoutTargetsAllDecodeAndPromptsGetTheWholeBudget) {
   for (int i = 0; i < 20; ++i) AddDecoder();
   AddPrompt(1000);
   AddPrompt(100);
-  const TurnPlan plan = Plan();
+  const BatchPlan plan = Plan();
   EXPECT_EQ(plan.decoding.size(), 20u);
   ASSERT_EQ(plan.prompts.size(), 2u);
   EXPECT_EQ(plan.prompts[0].rows, 156);
   EXPECT_EQ(plan.prompts[1].rows, 100);
 }
 
-TEST_F(TurnPlannerTest, WithoutRequestsThePlanIsEmpty) {
+TEST_F(BatchPlannerTest, WithoutRequestsThePlanIsEmpty) {
   EXPECT_THAT(Plan().decoding, IsEmpty());
   EXPECT_THAT(Plan().prompts, IsEmpty());
 }
 
-TEST_F(TurnPlannerTest, ATargetLimitsThePromptRows) {
+TEST_F(BatchPlannerTest, ATargetLimitsThePromptRows) {
   AddDecoder(/*target_ms=*/50);  // A forward may take 40 ms, so it may have 30 rows.
   AddPrompt(1000);
   EXPECT_EQ(RowsOf(Plan()), 29);
 }
 
-TEST_F(TurnPlannerTest, TheSmallestTargetCounts) {
+TEST_F(BatchPlannerTest, TheSmallestTargetCounts) {
   AddDecoder(/*target_ms=*/500);
   AddDecoder(/*target_ms=*/50);
   AddPrompt(1000);
   EXPECT_EQ(RowsOf(Plan()), 28);
 }
 
-TEST_F(TurnPlannerTest, ATargetThatLeavesRoomForAllChangesNothing) {
+TEST_F(BatchPlannerTest, ATargetThatLeavesRoomForAllChangesNothing) {
   for (int i = 0; i < 10; ++i) AddDecoder(/*target_ms=*/500);
   for (int i = 0; i < 10; ++i) AddDecoder();
   AddPrompt(1000);
-  const TurnPlan plan = Plan();
+  const BatchPlan plan = Plan();
   EXPECT_EQ(plan.decoding.size(), 20u);
   EXPECT_EQ(RowsOf(plan), 256);
 }
 
-TEST_F(TurnPlannerTest, HalfOfTheRoomIsReservedForPrompts) {
+TEST_F(BatchPlannerTest, HalfOfTheRoomIsReservedForPrompts) {
   AddDecoder(/*target_ms=*/25);  // 10 rows.
   for (int i = 0; i < 20; ++i) AddDecoder();
   EXPECT_EQ(Plan().decoding.size(), 10u);
   AddPrompt(1000);
-  const TurnPlan plan = Plan();
+  const BatchPlan plan = Plan();
   EXPECT_EQ(plan.decoding.size(), 6u);
   EXPECT_EQ(RowsOf(plan), 4);
 }
 
-TEST_F(TurnPlannerTest, SequencesThatDoNotFitTakeTurnsByWeight) {
+TEST_F(BatchPlannerTest, SequencesThatDoNotFitTakeTurnsByWeight) {
   AddDecoder(/*target_ms=*/20);  // 6 rows.
   for (int i = 0; i < 5; ++i) AddDecoder(0, /*weight=*/4);
   for (int i = 0; i < 5; ++i) AddDecoder(0, /*weight=*/1);
@@ -141,7 +141,7 @@ TEST_F(TurnPlannerTest, SequencesThatDoNotFitTakeTurnsByWeight) {
   for (int i = 6; i <= 10; ++i) EXPECT_NEAR(turns[i], 200, 8) << i;
 }
 
-TEST_F(TurnPlannerTest, ATargetThatCannotBeKeptNeverStopsTheOthers) {
+TEST_F(BatchPlannerTest, ATargetThatCannotBeKeptNeverStopsTheOthers) {
   AddDecoder(/*target_ms=*/1);
   AddDecoder(0, /*weight=*/10);
   for (int i = 0; i < 20; ++i) AddDecoder();
@@ -152,7 +152,7 @@ TEST_F(TurnPlannerTest, ATargetThatCannotBeKeptNeverStopsTheOthers) {
   EXPECT_GE(*std::min_element(turns.begin(), turns.end()), 30);
 }
 
-TEST_F(TurnPlannerTest, ANewSequenceTakesTurnsLikeTheOthers) {
+TEST_F(BatchPlannerTest, ANewSequenceTakesTurnsLikeTheOthers) {
   AddDecoder(/*target_ms=*/15);  // 3 rows.
   for (int i = 0; i < 4; ++i) AddDecoder();
   EXPECT_THAT(CountTurns(100), ElementsAre(100, 50, 50, 50, 50));

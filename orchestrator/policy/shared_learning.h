@@ -1,8 +1,8 @@
-// SpeculationMemory: what the policies learn, shared by all requests of one drafter and verifier.
+// SharedLearning: what the policies learn, shared by all requests of one drafter and verifier.
 // So the cost of finding out that a drafter is useless is paid once, not once per request.
 // Thread-compatible: used by the cycle's thread.
-#ifndef BASTION_ORCHESTRATOR_POLICY_SPECULATION_MEMORY_H_
-#define BASTION_ORCHESTRATOR_POLICY_SPECULATION_MEMORY_H_
+#ifndef BASTION_ORCHESTRATOR_POLICY_SHARED_LEARNING_H_
+#define BASTION_ORCHESTRATOR_POLICY_SHARED_LEARNING_H_
 
 #include <cstdint>
 #include <map>
@@ -42,9 +42,9 @@ struct PriorInputs {
   ContinuationCounts* learned = nullptr;   // Counts of all requests. Null: not collected.
 };
 
-class SpeculationMemory {
+class SharedLearning {
  public:
-  explicit SpeculationMemory(const PriorInputs& inputs = {}) : inputs_(inputs) {}
+  explicit SharedLearning(const PriorInputs& inputs = {}) : inputs_(inputs) {}
 
   [[nodiscard]] const PriorInputs& inputs() const { return inputs_; }
 
@@ -73,4 +73,4 @@ class SpeculationMemory {
 
 }  // namespace bastion
 
-#endif  // BASTION_ORCHESTRATOR_POLICY_SPECULATION_MEMORY_H_
+#endif  // BASTION_ORCHESTRATOR_POLICY_SHARED_LEARNING_H_

@@ -1,4 +1,4 @@
-#include "orchestrator/cycle/turn_planner.h"
+#include "orchestrator/cycle/batch_planner.h"
 
 #include <algorithm>
 #include <numeric>
@@ -28,7 +28,7 @@ struct CertainRows {
 };
 
 // The order in which sequences get turns: those with a target, then by credit.
-std::vector<size_t> TurnOrder(absl::Span<const TurnCandidate> decoding) {
+std::vector<size_t> DecodeOrder(absl::Span<const BatchCandidate> decoding) {
   const auto rank = [&](size_t i) {
     const auto& [sequence, history] = decoding[i];
     return std::pair(sequence->latency_target().has_value(), history->credit);
@@ -42,16 +42,16 @@ std::vector<size_t> TurnOrder(absl::Span<const TurnCandidate> decoding) {
 
 // Settles `turns` turns that went to the first ones of `others`. Every sequence is due a share of
 // them in proportion to its weight, but at most one. If all of them decode, no credit changes.
-void SettleTurns(std::vector<TurnCandidate> others, int turns) {
+void SettleTurns(std::vector<BatchCandidate> others, int turns) {
   for (int n = 0; n < turns; ++n) others[n].history->credit -= 1;
-  const auto weight = [](const TurnCandidate& one) { return one.sequence->weight(); };
+  const auto weight = [](const BatchCandidate& one) { return one.sequence->weight(); };
   std::stable_sort(
       others.begin(), others.end(),
-      [&](const TurnCandidate& a, const TurnCandidate& b) { return weight(a) > weight(b); });
+      [&](const BatchCandidate& a, const BatchCandidate& b) { return weight(a) > weight(b); });
   double weights = 0;  // The sum over the sequences from here on, which share `left` turns.
-  for (const TurnCandidate& one : others) weights += weight(one);
+  for (const BatchCandidate& one : others) weights += weight(one);
   double left = turns;
-  for (const TurnCandidate& one : others) {
+  for (const BatchCandidate& one : others) {
     const double due = std::min(1.0, left * weight(one) / weights);
     one.history->credit += due;
     left -= due;
@@ -76,8 +76,8 @@ int LargestThatFits(int low, int high, Predicate fits) {
 // The forwards that are possible: the first sequences of the order, and rows for the prompts.
 class Forwards {
  public:
-  Forwards(absl::Span<const TurnCandidate> decoding, absl::Span<const size_t> order,
-           absl::Span<const TurnCandidate> prompts, const CostModel& costs)
+  Forwards(absl::Span<const BatchCandidate> decoding, absl::Span<const size_t> order,
+           absl::Span<const BatchCandidate> prompts, const CostModel& costs)
       : prompts_(prompts), costs_(costs), certain_(1) {
     for (const size_t i : order) {
       const DecodeSequence& sequence = *decoding[i].sequence;
@@ -90,7 +90,7 @@ class Forwards {
       demands_.push_back({sequence->prompt_left(), history->overtaken});
       prompt_left_ += demands_.back().left;
     }
-    if (limited()) limit_ = std::max(limit_, kTurnFloor * Predict(with_target_, 0));
+    if (limited()) limit_ = std::max(limit_, kBatchFloor * Predict(with_target_, 0));
   }
 
   // A sequence has a target.
@@ -120,7 +120,7 @@ class Forwards {
     return costs_.PredictCycle(size, certain.drafts);
   }
 
-  const absl::Span<const TurnCandidate> prompts_;
+  const absl::Span<const BatchCandidate> prompts_;
   const CostModel& costs_;
   std::vector<CertainRows> certain_;  // certain_[n]: of the first n sequences.
   std::vector<PromptDemand> demands_;
@@ -131,9 +131,10 @@ class Forwards {
 
 }  // namespace
 
-TurnPlan PlanTurn(absl::Span<const TurnCandidate> decoding, absl::Span<const TurnCandidate> prompts,
-                  const TurnLimits& limits, const CostModel& costs) {
-  const std::vector<size_t> order = TurnOrder(decoding);
+BatchPlan PlanBatch(absl::Span<const BatchCandidate> decoding,
+                    absl::Span<const BatchCandidate> prompts, const BatchLimits& limits,
+                    const CostModel& costs) {
+  const std::vector<size_t> order = DecodeOrder(decoding);
   const Forwards forwards(decoding, order, prompts, costs);
   auto count = static_cast<int>(decoding.size());
   auto rows = static_cast<int>(std::min<int64_t>(
@@ -148,11 +149,11 @@ TurnPlan PlanTurn(absl::Span<const TurnCandidate> decoding, absl::Span<const Tur
                             [&](int more) { return forwards.Fit(more, reserved); });
     rows = LargestThatFits(least_rows, rows, [&](int more) { return forwards.Fit(count, more); });
   }
-  TurnPlan plan;
+  BatchPlan plan;
   plan.decoding.assign(order.begin(), order.begin() + count);
   std::sort(plan.decoding.begin(), plan.decoding.end());
   if (plan.decoding.size() < order.size()) {
-    std::vector<TurnCandidate> others;
+    std::vector<BatchCandidate> others;
     for (size_t n = forwards.with_target(); n < order.size(); ++n) {
       others.push_back(decoding[order[n]]);
     }
