@@ -63,6 +63,7 @@ TEST(ProfileFileTest, AFractionOfAByteAndTheIntegersOfOlderFilesAreRead) {
   ASSERT_TRUE(WriteProfile(folder.File("profile.json"), written).ok());
   EXPECT_TRUE(ReadProfile(folder.File("profile.json"), written.target).ok());
   nlohmann::json older = ProfileJson(Example());
+  older["calibration_file"] = 1;
   older["dims"]["bytes_per_element"] = 2;
   folder.Write("older.json", older.dump());
   EXPECT_TRUE(ReadProfile(folder.File("older.json"), Example().target).ok());

@@ -103,7 +103,7 @@ DraftTree TreeOver(const std::vector<TokenId>& text, int begin, int vocabulary) 
 class StreamingModelTest : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(StreamingModelTest, LogitsEqualAPlainImplementationOfThePaper) {
-  Decoding decoding(GetParam(), DType::kF32, kWindow);
+  Decoding decoding(GetParam(), WeightFormat::kF32, kWindow);
   StreamingReference reference(GetParam(), kWindow.sinks, kWindow.tokens);
   const int vocabulary = decoding.vocabulary();
   const std::vector<TokenId> text = Text(vocabulary);
@@ -119,7 +119,7 @@ TEST_P(StreamingModelTest, LogitsEqualAPlainImplementationOfThePaper) {
 }
 
 TEST_P(StreamingModelTest, EveryRowOfATreeSeesWhatPlainDecodingSees) {
-  Decoding decoding(GetParam(), DType::kF32, kWindow);
+  Decoding decoding(GetParam(), WeightFormat::kF32, kWindow);
   StreamingReference prefix(GetParam(), kWindow.sinks, kWindow.tokens);
   const int vocabulary = decoding.vocabulary();
   const std::vector<TokenId> text = Text(vocabulary);
@@ -166,8 +166,8 @@ TEST_P(StreamingModelTest, ARowHasTheSameBitsInAPromptInATreeAndAlone) {
 }
 
 TEST_P(StreamingModelTest, ACacheThatHoldsTheWholeTextChangesNothing) {
-  Decoding plain(GetParam(), DType::kF32, {});
-  Decoding streaming(GetParam(), DType::kF32, {.sinks = 4, .tokens = kTokens});
+  Decoding plain(GetParam(), WeightFormat::kF32, {});
+  Decoding streaming(GetParam(), WeightFormat::kF32, {.sinks = 4, .tokens = kTokens});
   const std::vector<TokenId> text = Text(plain.vocabulary());
   const std::vector<float> expected = plain.Run(text, 0), logits = streaming.Run(text, 0);
   ExpectNear(logits.data(), {expected.begin(), expected.end()});
