@@ -1,4 +1,4 @@
-"""System throughput of closed loops, by the same definition as bastion-bench (tools/bench/load_figures.h), and a table."""
+"""System throughput of closed loops, by the same definition as bastion-bench (load_figures.py), and a table."""
 
 from dataclasses import dataclass, field
 from statistics import median

@@ -17,8 +17,8 @@
 #include "orchestrator/policy/acceptance_file.h"
 #include "orchestrator/prior/transition_gains.h"
 #include "tools/bench/cycle_trace.h"
-#include "tools/bench/load_figures.h"
 #include "tools/bench/load_generator.h"
+#include "tools/bench/load_run.h"
 #include "tools/bench/measurement.h"
 
 namespace bastion {

@@ -9,8 +9,8 @@
 
 #include "absl/status/statusor.h"
 #include "tools/bench/arm.h"
+#include "tools/bench/latency_model.h"
 #include "tools/bench/load_comparison.h"
-#include "tools/bench/model_report.h"
 #include "tools/inprocess/local_stages.h"
 
 namespace bastion {

@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "tools/bench/bench_session.h"
 #include "tools/bench/load_plan.h"
+#include "tools/bench/measurements_json.h"
 #include "tools/bench/roofline.h"
 #include "tools/bench/suite_runner.h"
 

@@ -14,10 +14,12 @@
 #include "tools/bench/flags.h"
 #include "tools/bench/later_turns.h"
 #include "tools/bench/load_comparison.h"
+#include "tools/bench/measurements_json.h"
 #include "tools/bench/prompts.h"
-#include "tools/bench/report.h"
+#include "tools/bench/report_script.h"
 #include "tools/bench/roofline.h"
 #include "tools/bench/rounding.h"
+#include "tools/bench/same_texts.h"
 #include "tools/bench/suite_runner.h"
 #include "tools/bench/trace_replay.h"
 #include "tools/inprocess/local_stages.h"
@@ -57,20 +59,11 @@ absl::Status Expected(const absl::Status& same, bool texts_may_differ) {
   return absl::OkStatus();
 }
 
-// The folder of the sources, with the scripts that draw plots. Programs from tests/gpu/pack.sh run
-// on other machines than they were built on, and there it is where the variable says.
+// The folder of the sources, with the scripts that make reports. Programs from tests/gpu/pack.sh
+// run on other machines than they were built on, and there it is where the variable says.
 std::string SourceFolder() {
   const char* const folder = std::getenv("BASTION_TEST_SOURCE_DIR");
   return folder == nullptr ? BASTION_SOURCE_DIR : folder;
-}
-
-absl::Status WriteComparison(const BenchReport& report, const std::string& folder) {
-  std::cout << ReportTables(report) << '\n' << AblationTable(report) << std::flush;
-  if (folder.empty()) return absl::OkStatus();
-  RETURN_IF_ERROR(WriteReport(report, folder));
-  if (const absl::Status drawn = DrawPlots(SourceFolder(), folder); !drawn.ok())
-    LOG(WARNING) << drawn;
-  return absl::OkStatus();
 }
 
 absl::Status RunComparison(const BenchFlags& flags) {
@@ -91,24 +84,26 @@ absl::Status RunComparison(const BenchFlags& flags) {
   SessionOptions options = flags.session;
   options.max_live = MaxLive(plans);
   ASSIGN_OR_RETURN(const auto session, BenchSession::Open(options));
-  BenchReport report;
-  report.settings = flags.settings;
-  report.targets = flags.targets;
-  report.counts_differ =
-      flags.load.concurrency.empty() || flags.load.duration < absl::InfiniteDuration();
-  report.target = target;
-  report.drafter = flags.session.local.drafter_folder;
-  report.device = session->device();
-  report.mode = session->mode();
-  report.latency_model = session->latency_model();
-  ASSIGN_OR_RETURN(report.levels,
+  Comparison comparison = {session->device(),
+                           target,
+                           flags.session.local.drafter_folder,
+                           session->mode(),
+                           flags.settings,
+                           flags.targets,
+                           {},
+                           session->latency_model()};
+  ASSIGN_OR_RETURN(comparison.levels,
                    CompareLoads(plans, flags.comparison, flags.settings, session->arms()));
   RETURN_IF_ERROR(session->Close());
-  report.policies = PoliciesOf(report.levels.front());
-  RETURN_IF_ERROR(WriteComparison(report, flags.report));
-  const absl::Status same = CheckSameTexts(report);
+  // Arms may run different numbers of requests in an open loop, and with --duration.
+  const bool counts_differ =
+      flags.load.concurrency.empty() || flags.load.duration < absl::InfiniteDuration();
+  const absl::Status same = CheckSameTexts(comparison.levels, counts_differ);
+  const absl::Status made =
+      MakeReport("comparison", ComparisonJson(comparison, same), flags.report, SourceFolder());
   if (same.ok()) std::cout << "Every policy generated the same tokens.\n";
-  return Expected(same, flags.texts_may_differ);
+  RETURN_IF_ERROR(Expected(same, flags.texts_may_differ));
+  return made;
 }
 
 absl::Status RunRoofline(const BenchFlags& flags) {
@@ -116,8 +111,7 @@ absl::Status RunRoofline(const BenchFlags& flags) {
   local.memory.max_sequences = 5;
   ASSIGN_OR_RETURN(const auto stages, LocalStages::Create(local));
   ASSIGN_OR_RETURN(const RooflineReport report, MeasureRoofline(*stages, flags.roofline));
-  std::cout << report.Markdown();
-  return flags.report.empty() ? absl::OkStatus() : WriteRoofline(report, flags.report);
+  return MakeReport("roofline", report.Json(), flags.report, SourceFolder());
 }
 
 absl::Status RunRounding(const BenchFlags& flags) {
@@ -138,23 +132,7 @@ absl::Status RunRounding(const BenchFlags& flags) {
 absl::Status RunReplay(const BenchFlags& flags) {
   ASSIGN_OR_RETURN(const Trace trace, ReadTrace(flags.replay));
   ASSIGN_OR_RETURN(const ReplayReport report, ReplayTrace(trace));
-  std::cout << report.Markdown();
-  if (flags.report.empty()) return absl::OkStatus();
-  return WriteReportFile(flags.report, "replay.json", report.Json());
-}
-
-// Writes and draws the report of a suite, and prints its tables.
-absl::Status WriteSuite(const nlohmann::json& report, const std::string& folder) {
-  if (folder.empty()) {
-    ASSIGN_OR_RETURN(const SuiteReport parsed, ParseReport(report, "the report"));
-    std::cout << ReportMarkdown(parsed) << std::flush;
-    return absl::OkStatus();
-  }
-  ASSIGN_OR_RETURN(const std::string text, WriteSuiteReport(report, folder));
-  std::cout << text << std::flush;
-  if (const absl::Status drawn = DrawPlots(SourceFolder(), folder); !drawn.ok())
-    LOG(WARNING) << drawn;
-  return absl::OkStatus();
+  return MakeReport("replay", report.Json(), flags.report, SourceFolder());
 }
 
 absl::Status RunSuiteCommand(const std::string& name) {
@@ -166,18 +144,24 @@ absl::Status RunSuiteCommand(const std::string& name) {
     RETURN_IF_ERROR(CreateReportFolder(flags.report));
   }
   ASSIGN_OR_RETURN(const SuiteResults results, RunSuite(std::move(suite), flags.options));
-  RETURN_IF_ERROR(WriteSuite(ReportJson(results.report, {RunsJson(results.runs, results.datasets)}),
-                             flags.report));
-  return Expected(results.texts, flags.texts_may_differ);
+  const absl::Status made =
+      MakeReport("suite", SuiteResultsJson(results), flags.report, SourceFolder());
+  RETURN_IF_ERROR(Expected(results.texts, flags.texts_may_differ));
+  return made;
 }
 
 absl::Status RunMerge(const std::vector<std::string>& folders) {
-  ASSIGN_OR_RETURN(const nlohmann::json merged, MergeReports(folders));
-  const std::string report = ReportFlag();
-  if (!report.empty()) {
-    RETURN_IF_ERROR(CreateReportFolder(report));
+  if (folders.empty()) {
+    return absl::InvalidArgumentError(
+        "merge: name the folders of the reports. Example: bastion-bench merge a100 h100 --report "
+        "both");
   }
-  return WriteSuite(merged, report);
+  std::vector<std::string> arguments = {"--merge"};
+  if (const std::string report = ReportFlag(); !report.empty()) {
+    arguments.push_back(absl::StrCat("--report=", report));
+  }
+  arguments.insert(arguments.end(), folders.begin(), folders.end());
+  return RunReportScript(SourceFolder(), arguments);
 }
 
 // `words`: the arguments that are not flags.

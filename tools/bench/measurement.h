@@ -1,4 +1,5 @@
-// Measurements of the requests of a benchmark. Plain data. The report writes it to results.json.
+// Measurements of the requests of a benchmark. Plain data. measurements_json.h describes their
+// file.
 #ifndef BASTION_TOOLS_BENCH_MEASUREMENT_H_
 #define BASTION_TOOLS_BENCH_MEASUREMENT_H_
 

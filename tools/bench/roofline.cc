@@ -4,11 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "common/base/status.h"
 #include "kernels/ops/probe.h"
 #include "orchestrator/profile/verify_profile.h"
-#include "tools/bench/report.h"
 
 namespace bastion {
 namespace {
@@ -104,44 +102,9 @@ absl::Status MeasureDraft(LocalStages& stages, RooflineReport& report) {
   return absl::OkStatus();
 }
 
-// The measured rates, e.g. "; matrix products 90 GFLOP/s in bf16, 45 GFLOP/s in fp32".
-std::string ProductRates(const MachineLimits& limits) {
-  std::string text;
-  for (const auto& [format, rate] : limits.flops_per_second) {
-    if (rate <= 0) continue;
-    absl::StrAppendFormat(&text, "%s %.0f GFLOP/s in %s", text.empty() ? "; matrix products" : ",",
-                          rate / 1e9, Name(format));
-  }
-  return text;
-}
-
 }  // namespace
 
-std::string RooflineReport::Markdown() const {
-  std::string text = absl::StrFormat(
-      "%s\nread %.1f GB/s%s\n\n"
-      "| forward | context | rows | MB | GFLOP | bound ms | measured ms | bound / measured | vs "
-      "one row |\n"
-      "|---|--:|--:|--:|--:|--:|--:|--:|--:|\n",
-      device, limits.read_bytes_per_second / 1e9, ProductRates(limits));
-  const auto one_row = [&](const ForwardTime& forward) {
-    const auto found =
-        std::find_if(forwards.begin(), forwards.end(), [&](const ForwardTime& other) {
-          return other.name == "decode" && other.context == forward.context;
-        });
-    return found == forwards.end() ? forwards.front().seconds : found->seconds;
-  };
-  for (const ForwardTime& forward : forwards) {
-    absl::StrAppendFormat(&text, "| %s | %d | %d | %.1f | %.2f | %.3f | %.3f | %.0f %% | %.2f× |\n",
-                          forward.name, forward.context, forward.rows, forward.bytes / 1e6,
-                          forward.flops / 1e9, 1e3 * forward.bound_seconds, 1e3 * forward.seconds,
-                          100 * forward.bound_seconds / forward.seconds,
-                          forward.seconds / one_row(forward));
-  }
-  return text;
-}
-
-std::string RooflineReport::Json() const {
+nlohmann::json RooflineReport::Json() const {
   nlohmann::json rows = nlohmann::json::array();
   for (const ForwardTime& forward : forwards) {
     rows.push_back({{"forward", forward.name},
@@ -158,7 +121,7 @@ std::string RooflineReport::Json() const {
   for (const auto& [format, rate] : limits.flops_per_second) {
     if (rate > 0) report[absl::StrCat(Name(format), "_flops_per_second")] = rate;
   }
-  return report.dump(1);
+  return report;
 }
 
 absl::StatusOr<RooflineReport> MeasureRoofline(LocalStages& stages,
@@ -170,11 +133,6 @@ absl::StatusOr<RooflineReport> MeasureRoofline(LocalStages& stages,
   RETURN_IF_ERROR(MeasureVerifies(stages, options, report));
   RETURN_IF_ERROR(MeasureDraft(stages, report));
   return report;
-}
-
-absl::Status WriteRoofline(const RooflineReport& report, const std::string& folder) {
-  RETURN_IF_ERROR(WriteReportFile(folder, "roofline.md", report.Markdown()));
-  return WriteReportFile(folder, "roofline.json", report.Json());
 }
 
 }  // namespace bastion

@@ -11,6 +11,7 @@
 #define BASTION_TOOLS_BENCH_ROOFLINE_H_
 
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -45,8 +46,8 @@ struct RooflineReport {
   MachineLimits limits;
   std::vector<ForwardTime> forwards;  // Ordered by context; the draft comes last.
 
-  [[nodiscard]] std::string Markdown() const;
-  [[nodiscard]] std::string Json() const;
+  // The measurements of kind "roofline" (measurements_json.h).
+  [[nodiscard]] nlohmann::json Json() const;
 };
 
 struct RooflineOptions {
@@ -58,9 +59,6 @@ struct RooflineOptions {
 // that the verifier engine reports instead of measuring them. Prints progress to stderr.
 [[nodiscard]] absl::StatusOr<RooflineReport> MeasureRoofline(LocalStages& stages,
                                                              const RooflineOptions& options = {});
-
-// Writes roofline.md and roofline.json to `folder`. Errors name the file.
-[[nodiscard]] absl::Status WriteRoofline(const RooflineReport& report, const std::string& folder);
 
 }  // namespace bastion
 

@@ -50,7 +50,7 @@ struct Suite {
   SuiteGrid grid;
   SuiteLoad load;
   SuiteLatency latency;
-  std::vector<std::string> tables;  // Names that suite_tables.h knows.
+  std::vector<std::string> tables;  // Names that deploy/measure/suite_tables.py knows.
   std::vector<std::string> plots;   // Names that deploy/measure/suite_plots.py knows.
 };
 

@@ -11,7 +11,7 @@
 #include "tools/bench/peak_memory.h"
 #include "tools/bench/prompt_text.h"
 #include "tools/bench/prompts.h"
-#include "tools/bench/report.h"
+#include "tools/bench/same_texts.h"
 
 namespace bastion {
 namespace {
@@ -105,10 +105,7 @@ class SuiteRunner {
       return std::make_unique<MemoryArm>(std::move(arm), &run->peak_memory[policy]);
     };
     ASSIGN_OR_RETURN(run->levels, CompareLoads(plans, comparison, settings, make_arm));
-    BenchReport report;
-    report.levels = run->levels;
-    report.policies = PoliciesOf(report.levels.front());
-    texts_.Update(CheckSameTexts(report));
+    texts_.Update(CheckSameTexts(run->levels));
     return absl::OkStatus();
   }
 
@@ -165,9 +162,7 @@ absl::StatusOr<SuiteResults> RunSuite(Suite suite, const SuiteOptions& options) 
   opened.max_live =
       *std::max_element(suite.grid.concurrencies.begin(), suite.grid.concurrencies.end());
   ASSIGN_OR_RETURN(const auto session, BenchSession::Open(opened));
-  SuiteResults results;
-  SuitePanel panel = {session->device(), suite.models.target, suite.models.drafter,
-                      session->mode()};
+  SuiteResults results = {suite, session->device(), session->mode(), {}, {}, {}, {}};
   if (!suite.latency.rows.empty()) {
     if (session->stages() == nullptr) {
       return absl::InvalidArgumentError(
@@ -175,7 +170,7 @@ absl::StatusOr<SuiteResults> RunSuite(Suite suite, const SuiteOptions& options) 
                        " times the target's forwards; it needs engines in this process: "
                        "remove --endpoint"));
     }
-    ASSIGN_OR_RETURN(panel.latency,
+    ASSIGN_OR_RETURN(results.latency,
                      MeasureVerifyLatency(session->stages()->verifier(), suite.latency));
   }
   if (!suite.policies.empty()) {
@@ -183,11 +178,8 @@ absl::StatusOr<SuiteResults> RunSuite(Suite suite, const SuiteOptions& options) 
     ASSIGN_OR_RETURN(results.runs, runner.Run(prompts));
     results.datasets = runner.datasets();
     results.texts = runner.texts();
-    panel.figures = ComputeSuiteFigures(results.runs, results.datasets);
-    panel.same_texts = results.texts.ok();
   }
   RETURN_IF_ERROR(session->Close());
-  results.report = {std::move(suite), {std::move(panel)}};
   return results;
 }
 

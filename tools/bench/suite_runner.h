@@ -2,13 +2,15 @@
 #ifndef BASTION_TOOLS_BENCH_SUITE_RUNNER_H_
 #define BASTION_TOOLS_BENCH_SUITE_RUNNER_H_
 
+#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "tools/bench/bench_session.h"
 #include "tools/bench/suite.h"
-#include "tools/bench/suite_report.h"
+#include "tools/bench/verify_latency.h"
 
 namespace bastion {
 
@@ -21,10 +23,25 @@ struct SuiteOptions {
   std::string source_folder;         // Paths of the suite that are not absolute begin here.
 };
 
+// What was measured at one temperature, seed and prompt length.
+struct SuiteRun {
+  float temperature = 0;
+  uint64_t seed = 0;
+  int prompt_tokens = 0;                       // 0: prompts keep their length.
+  std::vector<LevelResults> levels;            // One per concurrency.
+  std::map<std::string, int64_t> peak_memory;  // Bytes, by policy.
+};
+
+// The datasets of prompts, by id.
+using DatasetOf = std::map<std::string, std::string>;
+
 struct SuiteResults {
-  SuiteReport report;  // With one panel.
+  Suite suite;  // With the paths of the models on this machine.
+  std::string device;
+  std::string mode;  // "in process" or the endpoint.
   std::vector<SuiteRun> runs;
   DatasetOf datasets;
+  VerifyLatency latency;  // Empty unless the suite measures it.
   absl::Status texts;  // DATA_LOSS if two policies generated different tokens. See CheckSameTexts.
 };
 

@@ -8,18 +8,24 @@
 #include <optional>
 #include <tuple>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "common/base/status.h"
 #include "orchestrator/cost/cost_model.h"
 #include "orchestrator/cost/make_estimator.h"
-#include "tools/bench/load_figures.h"
 
 namespace bastion {
 namespace {
 
 // Sizes with fewer cycles are not compared.
 constexpr int kMinCycles = 5;
+
+// The smallest value that at least a share of `q` of the values does not exceed.
+double Quantile(std::vector<double> values, double q) {
+  const double rank = std::ceil(q * static_cast<double>(values.size()));
+  const auto at =
+      values.begin() + std::max<std::ptrdiff_t>(0, static_cast<std::ptrdiff_t>(rank) - 1);
+  std::nth_element(values.begin(), at, values.end());
+  return *at;
+}
 
 // A predictor of verify times, in seconds.
 class Predictor {
@@ -260,26 +266,7 @@ absl::StatusOr<ReplayReport> ReplayTrace(const Trace& trace) {
   return report;
 }
 
-std::string ReplayReport::Markdown() const {
-  std::string table = absl::StrFormat(
-      "%s: %d cycles, %d with a choice of sizes.\n\n"
-      "| estimator | RMSE ms | median error | p95 error | regret tokens/s | regret |\n"
-      "|---|--:|--:|--:|--:|--:|\n",
-      device, cycles, compared_cycles);
-  for (const EstimatorResult& result : estimators) {
-    const std::string regret =
-        result.name == "recorded" || compared_cycles == 0
-            ? "– | – |"
-            : absl::StrFormat("%.1f | %.2f %% |", result.regret_tokens_per_second,
-                              100 * result.regret_share);
-    absl::StrAppendFormat(&table, "| %s | %.3f | %.1f %% | %.1f %% | %s\n", result.name,
-                          1e3 * result.rmse_seconds, 100 * result.median_error,
-                          100 * result.p95_error, regret);
-  }
-  return table;
-}
-
-std::string ReplayReport::Json() const {
+nlohmann::json ReplayReport::Json() const {
   nlohmann::json rows = nlohmann::json::array();
   for (const EstimatorResult& result : estimators) {
     rows.push_back({{"name", result.name},
@@ -290,11 +277,10 @@ std::string ReplayReport::Json() const {
     rows.back()["regret_tokens_per_second"] = result.regret_tokens_per_second;
     rows.back()["regret_share"] = result.regret_share;
   }
-  return nlohmann::json{{"device", device},
-                        {"cycles", cycles},
-                        {"compared_cycles", compared_cycles},
-                        {"estimators", rows}}
-      .dump(1);
+  return {{"device", device},
+          {"cycles", cycles},
+          {"compared_cycles", compared_cycles},
+          {"estimators", rows}};
 }
 
 }  // namespace bastion

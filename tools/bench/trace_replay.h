@@ -14,6 +14,7 @@
 #ifndef BASTION_TOOLS_BENCH_TRACE_REPLAY_H_
 #define BASTION_TOOLS_BENCH_TRACE_REPLAY_H_
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -41,8 +42,8 @@ struct ReplayReport {
   // mean of all cycles of the same sequences, rows and drafting, in hindsight.
   std::vector<EstimatorResult> estimators;
 
-  [[nodiscard]] std::string Markdown() const;
-  [[nodiscard]] std::string Json() const;
+  // The measurements of kind "replay" (measurements_json.h).
+  [[nodiscard]] nlohmann::json Json() const;
 };
 
 // INVALID_ARGUMENT if an estimator cannot be fitted to the header of the trace.

@@ -1,9 +1,5 @@
 #include "tools/bench/verify_latency.h"
 
-#include <cmath>
-#include <map>
-
-#include "absl/strings/str_format.h"
 #include "common/base/status.h"
 #include "orchestrator/cost/paper_fit.h"
 #include "orchestrator/cost/roofline.h"
@@ -15,24 +11,6 @@ namespace {
 
 // First session id of this file. No other code of this program uses ids in this range.
 constexpr uint64_t kSession = uint64_t{5} << 60;
-
-// Sums of squared errors.
-struct Squares {
-  double roofline = 0, fitted = 0;
-  int points = 0;
-
-  void Add(const LatencyPoint& point) {
-    roofline += std::pow(point.roofline_seconds - point.seconds, 2);
-    fitted += std::pow(point.static_seconds - point.seconds, 2);
-    ++points;
-  }
-  [[nodiscard]] std::string Row(const std::string& label) const {
-    const double bare = 1e3 * std::sqrt(roofline / points);
-    const double profiled = 1e3 * std::sqrt(fitted / points);
-    return absl::StrFormat("| %s | %d | %.3f | %.3f | %.0f %% |\n", label, points, bare, profiled,
-                           bare > 0 ? 100 * (1 - profiled / bare) : 0);
-  }
-};
 
 }  // namespace
 
@@ -61,23 +39,6 @@ absl::StatusOr<VerifyLatency> MeasureVerifyLatency(Verifier& verifier, const Sui
                               absl::ToDoubleSeconds(fitted.Predict(point.rows, point.context))});
   }
   return latency;
-}
-
-std::string LatencyTable(const VerifyLatency& latency) {
-  if (latency.points.empty()) return "";
-  Squares all;
-  std::map<int, Squares> contexts;
-  for (const LatencyPoint& point : latency.points) {
-    all.Add(point);
-    contexts[point.context].Add(point);
-  }
-  std::string table = absl::StrFormat(
-      "\n### Latency models\n\nStatic: T = a·R + b with a = %.3g, b = %.3g ms.\n\n"
-      "| context | points | RMSE of R, ms | RMSE of Static, ms | cut |\n|---|--:|--:|--:|--:|\n",
-      latency.slope, 1e3 * latency.intercept);
-  for (const auto& [context, squares] : contexts)
-    table += squares.Row(absl::StrFormat("%d", context));
-  return table + all.Row("all");
 }
 
 }  // namespace bastion

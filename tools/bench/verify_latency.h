@@ -3,7 +3,6 @@
 #ifndef BASTION_TOOLS_BENCH_VERIFY_LATENCY_H_
 #define BASTION_TOOLS_BENCH_VERIFY_LATENCY_H_
 
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -33,9 +32,6 @@ struct VerifyLatency {
 // and FitPaperModels.
 [[nodiscard]] absl::StatusOr<VerifyLatency> MeasureVerifyLatency(Verifier& verifier,
                                                                  const SuiteLatency& grid);
-
-// The table of the errors, with a heading. Empty without points.
-[[nodiscard]] std::string LatencyTable(const VerifyLatency& latency);
 
 }  // namespace bastion
 

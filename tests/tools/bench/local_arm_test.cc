@@ -24,7 +24,24 @@ using ::testing::HasSubstr;
 const std::vector<BenchPrompt> kPrompts = {{"a", {1, 2, 3}}, {"b", {4, 5}}, {"c", {6}}, {"d", {7}}};
 // A prompt of one token is the first root, so nothing is prefilled.
 const std::vector<BenchPrompt> kRoots = {{"a", {1}}, {"b", {4}}, {"c", {6}}, {"d", {7}}};
-constexpr LatencyTargets kLooseTargets = {1e9, 1e9};
+
+// All tokens of a run, divided by its time.
+double TokensPerSecond(const LoadRun& run) {
+  size_t tokens = 0;
+  for (const PromptMeasurement& request : run.requests) tokens += request.output.size();
+  return static_cast<double>(tokens) / run.seconds();
+}
+
+// The longest time between two deltas of a request.
+double LongestGap(const LoadRun& run) {
+  double longest = 0;
+  for (const PromptMeasurement& request : run.requests) {
+    for (size_t i = 1; i < request.deltas.size(); ++i) {
+      longest = std::max(longest, request.deltas[i].at - request.deltas[i - 1].at);
+    }
+  }
+  return longest;
+}
 
 // A verify takes 2 ms, whatever its size.
 class LocalArmTest : public ::testing::Test {
@@ -52,15 +69,16 @@ TEST_F(LocalArmTest, AClosedLoopSharesEachCycleAmongItsRequests) {
   const auto plans = PlanLoads({.concurrency = {1, 4}, .repeat = 2}, kRoots, settings);
   const auto one = Make("ar")->Run((*plans)[0], settings);
   ASSERT_TRUE(one.ok()) << one.status();
-  const LoadFigures alone = ComputeLoadFigures({*one}, (*plans)[0].level, kLooseTargets);
-  EXPECT_NEAR(alone.tokens_per_second, 500, 1);
-  EXPECT_NEAR(alone.gap->p99, 0.002, 1e-9);
+  EXPECT_NEAR(TokensPerSecond(*one), 500, 1);
+  EXPECT_NEAR(LongestGap(*one), 0.002, 1e-9);
   const auto four = Make("ar")->Run((*plans)[1], settings);
   ASSERT_TRUE(four.ok()) << four.status();
-  const LoadFigures together = ComputeLoadFigures({*four}, (*plans)[1].level, kLooseTargets);
-  EXPECT_NEAR(together.tokens_per_second, 2000, 1) << "four requests share a cycle of 2 ms";
-  EXPECT_NEAR(together.stream_rate->p50, 500, 1) << "a stream is as fast as alone";
-  EXPECT_EQ(together.requests, 8);
+  EXPECT_NEAR(TokensPerSecond(*four), 2000, 1) << "four requests share a cycle of 2 ms";
+  EXPECT_EQ(four->requests.size(), 8u);
+  for (const PromptMeasurement& request : four->requests) {
+    EXPECT_NEAR(static_cast<double>(request.output.size()) / request.seconds, 500, 1)
+        << "a stream is as fast as alone";
+  }
 }
 
 TEST_F(LocalArmTest, AnIdleArmWaitsForTheNextArrival) {
@@ -90,10 +108,12 @@ TEST_F(LocalArmTest, ArmsAlternateAndEachRoundHasEveryRequest) {
   for (const LevelResults& level : *warm) {
     for (const ArmResults& arm : level.arms) {
       ASSERT_EQ(arm.rounds.size(), 3u);
-      for (const LoadRun& run : arm.rounds) EXPECT_EQ(run.requests.size(), kRoots.size());
+      for (const LoadRun& run : arm.rounds) {
+        EXPECT_EQ(run.requests.size(), kRoots.size());
+        EXPECT_GT(run.seconds(), 0);
+      }
     }
   }
-  EXPECT_GT(RatioOf((*warm)[0].arms[1], (*warm)[0])->median, 0);
   made.clear();
   ASSERT_TRUE(CompareLoads(*plans, {{"ar"}, /*rounds=*/3, /*cold=*/true}, settings, make).ok());
   EXPECT_EQ(made.size(), 6u) << "one arm per level and round";
