@@ -24,7 +24,7 @@ constexpr absl::Duration kLongCompile = absl::Milliseconds(50);
 
 // How many constraints are compiled at a time. At least two, so that one that takes long does not
 // hold up all others. Each may take 32 MiB.
-int CompilerTurns() { return std::clamp(static_cast<int>(UsableCores().size()) / 2, 2, 4); }
+int MaxCompiles() { return std::clamp(static_cast<int>(UsableCores().size()) / 2, 2, 4); }
 
 // A language of a request.
 struct LanguageText {
@@ -97,7 +97,7 @@ const absl::StatusOr<hub::GrammarCompiler>& ConstraintCompiler::grammars() {
 }
 
 ConstraintCompiler::ConstraintCompiler(const ServedModel* model)
-    : model_(model), compiling_(CompilerTurns(), std::numeric_limits<size_t>::max()) {}
+    : model_(model), compiling_(MaxCompiles(), std::numeric_limits<size_t>::max()) {}
 
 absl::StatusOr<std::shared_ptr<const TokenConstraint>> ConstraintCompiler::Compile(
     const v1::GenerateRequest& request, absl::string_view cache_salt,

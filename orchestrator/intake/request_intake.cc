@@ -14,7 +14,7 @@ namespace {
 // Tokenizing a text takes about 400 times its bytes of memory.
 constexpr size_t kTokenizingBytes = 1 << 20;
 
-int Turns(const IntakeOptions& options) {
+int MaxTokenizing(const IntakeOptions& options) {
   return options.tokenizing > 0 ? options.tokenizing : static_cast<int>(UsableCores().size()) / 2;
 }
 
@@ -25,7 +25,7 @@ RequestIntake::RequestIntake(const RequestParser* parser, Scheduler* scheduler,
     : parser_(parser),
       scheduler_(scheduler),
       quota_(options.max_client_calls),
-      tokenizing_(Turns(options), kTokenizingBytes) {}
+      tokenizing_(MaxTokenizing(options), kTokenizingBytes) {}
 
 absl::StatusOr<RequestIntake::Entered> RequestIntake::Enter(
     absl::Span<const v1::GenerateRequest* const> requests, const Caller& caller) {

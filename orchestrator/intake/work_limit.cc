@@ -71,13 +71,13 @@ void WorkLimit::Count(const WorkCaller& caller, int calls) {
 }
 
 void WorkLimit::ChooseNext() {
-  const auto last_turns = [this](const Place& place) {
+  const auto last_permits = [this](const Place& place) {
     mutex_.AssertHeld();
     return std::pair(origins_[place.caller.origin].last, clients_[ClientKey(place.caller)].last);
   };
   const auto next = std::min_element(
       waiting_.begin(), waiting_.end(),
-      [&](const Place& a, const Place& b) { return last_turns(a) < last_turns(b); });
+      [&](const Place& a, const Place& b) { return last_permits(a) < last_permits(b); });
   next_ = next == waiting_.end() ? nullptr : &*next;
 }
 

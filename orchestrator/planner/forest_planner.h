@@ -80,7 +80,7 @@ struct RoundProposal {
   double mask_seconds = 0;  // What the mask of a node takes.
 };
 
-// The tree that one request proposals to verify. Every prefix of it is the best tree of that size.
+// The tree that one request proposes to verify. Every prefix of it is the best tree of that size.
 struct TreeProposal {
   absl::Span<const double> values = {};  // [nodes] Non-increasing acceptance probabilities.
   double weight = 1;

@@ -1,4 +1,4 @@
-// AdaptivePolicy: one request of the policies `adaptive` and `default`. It proposals the planner
+// AdaptivePolicy: one request of the policies `adaptive` and `default`. It proposes to the planner
 // (forest_planner.h) what it could verify:
 //
 //   - its draft-free nodes: the tree that the transition prior grows alone,
@@ -11,7 +11,7 @@
 // grow best first, down to the value below which nodes cannot pay.
 //
 // It learns from every cycle: how calibrated the candidates are, verified or not, and which values
-// its drafts brought. After an empty draft it proposals no draft for a while, twice as long after
+// its drafts brought. After an empty draft it proposes no draft for a while, twice as long after
 // each further one. Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_POLICY_ADAPTIVE_POLICY_H_
 #define BASTION_ORCHESTRATOR_POLICY_ADAPTIVE_POLICY_H_
@@ -65,7 +65,7 @@ class AdaptivePolicy final : public RequestPolicy {
   [[nodiscard]] Pool Grow(std::unique_ptr<Candidates> candidates,
                           const AcceptanceCalibration& calibration, const Trust& trust) const;
   void GrowFree();
-  // The tree to proposal: the drafted one if there is one, else the draft-free one.
+  // The tree to propose: the drafted one if there is one, else the draft-free one.
   [[nodiscard]] std::optional<Pool>& proposed() { return draft_.has_value() ? draft_ : free_; }
 
   Trust draft_trust_, free_trust_;

@@ -23,7 +23,7 @@ constexpr absl::Duration kAdmissionTime = absl::Milliseconds(4);
 
 // A request fails if the verifier refuses it in this many successive forwards although pages are
 // free.
-constexpr int kMaxRefusedTurns = 8;
+constexpr int kMaxRefusals = 8;
 
 }  // namespace
 
@@ -147,7 +147,7 @@ void Admission::FailRefused(const ServedCycle& served) {
     DecodeSequence& sequence = request.sequence();
     request.refused_forwards =
         pages_suffice && sequence.starved() ? request.refused_forwards + 1 : 0;
-    if (request.refused_forwards < kMaxRefusedTurns) return;
+    if (request.refused_forwards < kMaxRefusals) return;
     sequence.Fail(absl::InternalError(
         absl::StrCat("the verifier refused the request in ", request.refused_forwards,
                      " successive forwards although ", running_.free_tokens(),

@@ -139,7 +139,9 @@ def flags_and_environment(files):
             continue
         for number, line in enumerate(file.lines, 1):
             if _SETTING.search(line.split("//")[0]):
-                yield Finding(file.path, number, "only main.cc may read flags and the environment")
+                yield Finding(
+                    file.path, number, "this file may not read flags and the environment (SETTINGS_ALLOWED in rules.py)"
+                )
 
 
 def file_length(files):

@@ -26,7 +26,7 @@ class FeaturePusher {
   using Stream = wire::MessageStream<internal::v1::FeatureReply, internal::v1::FeatureRequest>;
 
   // `ring` is the ring that the drafter has mapped. Null: the drafter gets only bytes.
-  // Nor may the drafter let a message wait for longer than `send_limit`.
+  // The drafter may not let a message wait for longer than `send_limit`.
   FeaturePusher(FeatureStore* store, Stream* stream, const wire::DeviceRingWriter* ring = nullptr,
                 absl::Duration send_limit = wire::kSendLimit)
       : store_(store), stream_(stream), ring_(ring), send_limit_(send_limit) {}

@@ -57,7 +57,7 @@ BENCHMARK_CAPTURE(Cycle, adaptive, "adaptive")->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(Cycle, coupled, "adaptive+coupled")->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(Cycle, prior, "adaptive+prior")->Unit(benchmark::kMicrosecond);
 
-// Planning 64 requests that proposal 256 candidates each, on a GPU-like cost curve.
+// Planning 64 requests that propose 256 candidates each, on a GPU-like cost curve.
 void Plan(benchmark::State& state) {
   constexpr int kRequests = 64, kCandidates = 256;
   BatchCost cost;
