@@ -1,10 +1,13 @@
 // StageShell with a scripted stream, and with a stream over shared memory.
 #include "common/host/stage_shell.h"
 
+#include <grpcpp/test/server_context_test_spouse.h>
+
 #include <atomic>
 #include <deque>
 #include <stdexcept>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/common/wire/attach_fixture.h"
@@ -57,6 +60,8 @@ class StageShellTest : public AttachFixture {
   static grpc::Status Attach(StageShell& shell, const AttachRequest& request, AttachReply& reply,
                              std::function<absl::Status(Messages&)> serve) {
     grpc::ServerContext context;
+    grpc::testing::ServerContextTestSpouse metadata(&context);
+    metadata.AddClientMetadata(kProtocolKey, absl::StrCat(kProtocolVersion));
     return shell.Attach<VerifierReply, VerifierRequest>({&context, &request, &reply},
                                                         Right::kVerify, AttachRequest::STREAM_STEPS,
                                                         std::move(serve));
@@ -115,6 +120,14 @@ TEST_F(StageShellTest, WithoutSharedMemoryAttachSaysHowToEnableIt) {
       Attach(shell, ValidRequest(), reply, [](Messages&) { return absl::OkStatus(); });
   EXPECT_EQ(refused.error_code(), grpc::StatusCode::UNIMPLEMENTED);
   EXPECT_THAT(refused.error_message(), HasSubstr("--shared_memory"));
+}
+
+TEST_F(StageShellTest, APeerOfAnotherProtocolIsRefusedFirst) {
+  StageShell shell("verifier", nullptr, Security::None());
+  grpc::ServerContext context;  // Without a version.
+  internal::v1::DrafterInfo reply;
+  EXPECT_EQ(shell.GetInfo(context, Right::kDraft, DrafterInfo(), reply).error_code(),
+            grpc::StatusCode::FAILED_PRECONDITION);
 }
 
 TEST_F(StageShellTest, AStreamOfAnotherKindIsRefused) {
