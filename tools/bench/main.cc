@@ -99,7 +99,7 @@ absl::Status RunComparison(const BenchFlags& flags) {
   const bool counts_differ =
       flags.load.concurrency.empty() || flags.load.duration < absl::InfiniteDuration();
   const absl::Status same = CheckSameTexts(comparison.levels, counts_differ);
-  const absl::Status made =
+  absl::Status made =
       MakeReport("comparison", ComparisonJson(comparison, same), flags.report, SourceFolder());
   if (same.ok()) std::cout << "Every policy generated the same tokens.\n";
   RETURN_IF_ERROR(Expected(same, flags.texts_may_differ));
@@ -144,8 +144,7 @@ absl::Status RunSuiteCommand(const std::string& name) {
     RETURN_IF_ERROR(CreateReportFolder(flags.report));
   }
   ASSIGN_OR_RETURN(const SuiteResults results, RunSuite(std::move(suite), flags.options));
-  const absl::Status made =
-      MakeReport("suite", SuiteResultsJson(results), flags.report, SourceFolder());
+  absl::Status made = MakeReport("suite", SuiteResultsJson(results), flags.report, SourceFolder());
   RETURN_IF_ERROR(Expected(results.texts, flags.texts_may_differ));
   return made;
 }

@@ -59,6 +59,7 @@ absl::Status RunReportScript(const std::string& sources, std::vector<std::string
   arguments.insert(arguments.begin(),
                    {python, absl::StrCat(sources, "/deploy/measure/bench_report.py")});
   std::vector<char*> argv;
+  argv.reserve(arguments.size() + 1);
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
   std::cout << std::flush;
