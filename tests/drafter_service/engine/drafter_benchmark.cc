@@ -29,7 +29,7 @@ class ConstantFeatures final : public FeatureSource {
 
 DrafterEngine& DemoEngine(WeightFormat weights) {
   static auto* const device = new nn::LocalDevice(*nn::OpenLocalDevice(0));
-  static auto* const engines = new std::map<DType, std::unique_ptr<DrafterEngine>>();
+  static auto* const engines = new std::map<WeightFormat, std::unique_ptr<DrafterEngine>>();
   std::unique_ptr<DrafterEngine>& engine = (*engines)[weights];
   if (engine == nullptr) {
     DrafterOptions options;
