@@ -7,8 +7,9 @@ import sys
 
 from bastion_client import ChatMessage, ChatMessages, Client, StopConditions
 
+address = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:7070"
 conversation = []
-with Client(*sys.argv[1:]) as client:
+with Client(address) as client:
     for line in sys.stdin:
         conversation.append(ChatMessage("user", line.strip()))
         answer = client.generate(ChatMessages(conversation), stop=StopConditions(max_tokens=64))

@@ -1,11 +1,10 @@
-"""Streams an answer: stream.py [ADDRESS]"""
-
+# Streams an answer: stream.py [ADDRESS]
 import sys
 
 from bastion_client import Client, StopConditions
 
-with Client(*sys.argv[1:]) as client:
+with Client(sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:7070") as client:
     answer = client.generate("def fibonacci(n):", stop=StopConditions(max_tokens=64))
     for delta in answer:
         print(delta.text, end="", flush=True)
-    print("\n", answer.finished.usage, file=sys.stderr)
+    print("\n", answer.finished and answer.finished.usage, file=sys.stderr)

@@ -15,7 +15,8 @@ async def stream(client, prompt):
 
 
 async def main():
-    async with AsyncClient(*sys.argv[1:]) as client:
+    address = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:7070"
+    async with AsyncClient(address) as client:
         both = asyncio.gather(stream(client, "def f("), stream(client, "class A:"))
         try:
             await asyncio.wait_for(both, timeout=0.5)
