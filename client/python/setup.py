@@ -67,11 +67,17 @@ class BuildWithProtos(build_py):
         generate(pathlib.Path(self.build_lib))
 
 
-version = re.search(r"^project\(bastion VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text(), re.MULTILINE).group(1)
+def project_version() -> str:
+    match = re.search(r"^project\(bastion VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text(), re.MULTILINE)
+    if match is None:
+        raise SystemExit(f"setup.py: {ROOT}/CMakeLists.txt has no line that starts with 'project(bastion VERSION'")
+    return match.group(1)
+
+
 # Builds leave nothing in the source tree.
 with tempfile.TemporaryDirectory() as scratch:
     setup(
-        version=version,
+        version=project_version(),
         cmdclass={"build_py": BuildWithProtos},
         options={"build": {"build_base": scratch}, "egg_info": {"egg_base": scratch}},
     )

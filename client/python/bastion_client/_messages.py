@@ -45,7 +45,8 @@ def _set(message: Message, name: str, value: Any) -> None:
 
 def parse(kind: Type[T], message: Message) -> T:
     """REQUIRES: the message has every field of `kind`."""
-    return kind(**{name: read(message) for name, read in _readers(kind).items()})
+    untyped: type = kind  # For mypy, which finds no hash in Type[T].
+    return kind(**{name: read(message) for name, read in _readers(untyped).items()})
 
 
 @functools.lru_cache(maxsize=None)
@@ -62,7 +63,7 @@ def _reader(name: str, hint: Any) -> Callable[[Message], Any]:
 
 
 def _converter(hint: Any) -> Callable[[Any], Any]:
-    if dataclasses.is_dataclass(hint):
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return functools.partial(parse, hint)
     if hint is float:
         return _seconds
