@@ -123,7 +123,8 @@ def array_entry(name: str, dtype: str, array: np.ndarray) -> Entry:
 
 
 def _header(entries: list[Entry]) -> bytes:
-    table, begin = {"__metadata__": {"format": "pt"}}, 0
+    table: dict[str, dict] = {"__metadata__": {"format": "pt"}}
+    begin = 0
     for entry in entries:
         table[entry.name] = {"dtype": entry.dtype, "shape": list(entry.shape), "data_offsets": [begin, begin + entry.size]}
         begin += entry.size

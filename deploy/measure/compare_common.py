@@ -4,7 +4,7 @@ import contextlib
 import json
 import sys
 import tempfile
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter, _ArgumentGroup
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ class Prompt:
     tokens: list[int]
 
 
-def make_parser(description: str) -> tuple[ArgumentParser, object]:
+def make_parser(description: str) -> tuple[ArgumentParser, _ArgumentGroup]:
     """Returns the parser of a comparison script, and the group for the flags of the other engine."""
     parser = ArgumentParser(description=description, formatter_class=RawDescriptionHelpFormatter)
     what = parser.add_argument_group("models and prompts")
@@ -113,7 +113,7 @@ class Bastion:
     def bench(self, prompts: list[Prompt], *flags) -> dict:
         """Runs all policies. `flags`: more flags of bastion-bench. Returns its results.json."""
         args = self._args
-        flags = [
+        command = [
             "--target",
             args.target,
             "--drafter",
@@ -134,7 +134,7 @@ class Bastion:
             *flags,
         ]
         lines = [json.dumps({"id": prompt.id, "token_ids": prompt.tokens}) for prompt in prompts]
-        return self._run.bench("bench", lines, flags)
+        return self._run.bench("bench", lines, command)
 
     def answer(self, prompts: list[Prompt], name: str = "bastion", endpoint: str = "") -> None:
         """Adds the answers of the arms "NAME POLICY". Empty endpoint: in process."""

@@ -23,6 +23,7 @@ fastest of their arms.
 """
 
 import argparse
+import functools
 import subprocess
 import sys
 import types
@@ -98,13 +99,13 @@ def their_arms(args: argparse.Namespace) -> dict[str, Callable[[Prompt], Answer]
     theirs = import_theirs(args.work / "ddtree")
     theirs.torch.set_num_threads(args.threads)
     theirs.ddtree.maybe_enable_cpp_compact(True)  # As in their benchmark. Without a compiler, it only warns.
-    arms = {}
+    arms: dict[str, Callable[[Prompt], Answer]] = {}
     for dtype in args.hf_dtypes.split(","):
         pair, short = Pair(theirs, args, dtype), {"float32": "fp32", "bfloat16": "bf16"}[dtype]
         arms[f"plain HF {short}"] = pair.plain
         arms[f"DFlash HF {short}"] = pair.chain
         for budget in (int(text) for text in args.budgets.split(",")):
-            arms[f"DDTree {budget} HF {short}"] = lambda prompt, pair=pair, budget=budget: pair.tree(budget, prompt)
+            arms[f"DDTree {budget} HF {short}"] = functools.partial(pair.tree, budget)
     return arms
 
 

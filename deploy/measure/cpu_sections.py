@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import arms as arms_file
 import program_output as outputs
@@ -91,7 +92,7 @@ def roofline_bars(roofline: dict) -> dict[str, dict]:
     """Values for the bars machine.*"""
     context = outputs.contexts(roofline)[0]
     decode = outputs.forward(roofline, 1, context)
-    found = {"machine.decode": measured(decode["bound_seconds"] / decode["seconds"])}
+    found = {"machine.decode": measured(decode["bound_seconds"] / decode["seconds"])} if decode else {}
     for rows, value in outputs.row_ratios(roofline, context).items():
         found[f"machine.rows{rows}"] = measured(value)
     return found
@@ -130,7 +131,8 @@ def service_settings(run: CpuRun, shared_memory: bool = False) -> ServiceSetting
 
 def machine(run: CpuRun) -> dict:
     flags = cpu_flags()
-    numbers, found = {}, {}
+    numbers: dict[str, Any] = {}
+    found: dict[str, dict] = {}
     text = ["CPU flags: " + ", ".join(f"{flag} {'yes' if flag in flags else 'no'}" for flag in CPU_FLAGS)]
     for name, pair in pairs(run, text).items():
         folder = run.raw / f"roofline_{name}"
@@ -150,7 +152,8 @@ def inflated(run: CpuRun) -> dict:
         "inflated", run.inflated(), demo_prompts(run.pick(8, 3)), "--policies", policies, "--max_new_tokens", run.pick(64, 32)
     )
     rows = outputs.policies(results)
-    speedup = measured(outputs.row_of(rows, "adaptive")["speedup"])
+    adaptive = next(row for row in rows if row["policy"] == "adaptive")
+    speedup = measured(adaptive["speedup"])
     return {
         "measured": {"inflated.adaptive": speedup, "inflated.adaptive_amx": speedup, "inflated.share": lowest_share(rows)},
         "numbers": rows,
@@ -170,7 +173,9 @@ def demo(run: CpuRun) -> dict:
 
 
 def llama(run: CpuRun) -> dict:
-    found, numbers, text = {}, {}, []
+    found: dict[str, dict] = {}
+    numbers: dict[str, dict] = {}
+    text: list[str] = []
     sizes = {"demo": run.pick((32, 4, 64), (12, 4, 64)), "inflated": run.pick((8, 2, 64), (2, 1, 32))}
     for name, pair in pairs(run, text).items():
         count, turns, tokens = sizes[name]
@@ -236,7 +241,9 @@ def local_and_services(run: CpuRun, carrier: str) -> dict[str, Arm]:
 
 
 def through_services(run: CpuRun) -> dict:
-    found, numbers, text = {}, {}, []
+    found: dict[str, dict] = {}
+    numbers: dict[str, float] = {}
+    text: list[str] = []
     for carrier in ("inline", "shared"):
         arms = local_and_services(run, carrier)
         for policy in ("ar", "adaptive", "default"):

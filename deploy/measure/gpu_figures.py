@@ -122,7 +122,7 @@ def measured_bars(found: dict) -> dict[str, dict | None]:
     if short := figure(found, "attention", "over 2048", 32):
         bars["attention_short"] = measured(short["us"])
     if ratios := relative_to_papers(found["decode"].get("8b", {"policies": []})):
-        best = min(ratios, key=ratios.get)
+        best = min(ratios, key=lambda policy: ratios[policy])
         bars["adaptive"] = measured(ratios[best], best)
     if "demo" in found["services"]:
         differing = differing_prompts(found["services"]["demo"])
@@ -171,10 +171,12 @@ def kernel_shares(found: dict, rows: int, context: int = BAR_CONTEXT) -> dict | 
     of_step["activation"] = ("rowwise", "silu"), LAYERS_8B
     of_step["embedding"] = ("rowwise", "embed"), 1
     of_step["choice"] = ("choose", "greedy"), 1
-    times = {name: microseconds(found, part, work, rows) for name, ((part, work), _) in of_step.items()}
-    if any(time is None for time in times.values()):
-        return None
-    kernels = {name: times[name] * count for name, (_, count) in of_step.items()}
+    kernels = {}
+    for name, ((part, work), count) in of_step.items():
+        time = microseconds(found, part, work, rows)
+        if time is None:
+            return None
+        kernels[name] = time * count
     step = forward(found["roofline"].get("8b", {}), rows, context)
     return {
         "rows": rows,

@@ -23,7 +23,6 @@ from program_output import contexts, forward, load_json, policies, predictions, 
 from report import number, percent, policies_table, table
 
 NO_GPU = "**No GPU was used. This report shows that the script works; its figures are meaningless.**"
-SAFE = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # Debian 12's Python has no filters.
 SHARES_OF_ROWS = (1, 32, 64)
 
 
@@ -106,7 +105,7 @@ def predictions_table(rows: list[dict]) -> str:
 def sweep_table(entries: list[dict]) -> str:
     """Times by work and number of rows."""
     all_rows = sorted({entry["rows"] for entry in entries})
-    by_work = {}
+    by_work: dict[str, dict[int, str]] = {}
     for entry in entries:
         share = f", {percent(entry['share_of_memory'])}" if "share_of_memory" in entry else ""
         by_work.setdefault(entry["work"], {})[entry["rows"]] = f"{entry['us']:.2f}{share}"
@@ -180,7 +179,7 @@ def facts(machine: dict) -> str:
 
 def draw(found: dict, verdicts: list[Verdict], folder: Path) -> list[Path]:
     """The plots of the verify time, for the largest pair that ran, and of the speedups."""
-    size = next((size for size in ("8b", "4b") if size in found["roofline"]), None)
+    size = next((size for size in ("8b", "4b") if size in found["roofline"]), "")
     roofline = found["roofline"].get(size, {})
     # The bar's context comes first, because the plot labels points of the first line.
     ordered = sorted(contexts(roofline), key=lambda context: context != figures.BAR_CONTEXT)
@@ -233,7 +232,10 @@ def gather(sources: list[Path], raw: Path) -> None:
         if source.is_file():
             folder = raw.parent / f"source_{index}"
             with tarfile.open(source) as tar:
-                tar.extractall(folder, **SAFE)
+                if hasattr(tarfile, "data_filter"):
+                    tar.extractall(folder, filter="data")
+                else:  # Debian 12's Python has no filters.
+                    tar.extractall(folder)
             folder = folder / "raw"
         if not folder.is_dir():
             raise FileNotFoundError(f"{source} has no raw output from tests/gpu/run.sh")

@@ -59,7 +59,8 @@ def one_program(ends: list[dict]) -> dict:
 
 def run_shards(run: GpuRun, waiting: list[Shard]) -> dict[Shard, dict]:
     """Runs the shards, several at a time, until all have ended or run.ends has passed."""
-    running, ends = {}, {}
+    running: dict[Shard, tuple[subprocess.Popen, float]] = {}
+    ends: dict[Shard, dict] = {}
     while waiting or running:
         while waiting and len(running) < (MAX_CONCURRENT if run.on_gpu else 1):
             shard = waiting.pop(0)

@@ -142,7 +142,7 @@ class Matrix:
         noise = None if silent else Noise(self.dtype, self.scale())
         for begin in range(0, len(self.rows), step):
             rows = self.rows[begin : begin + step]
-            yield np.zeros((len(rows), len(self.columns)), self.source.dtype) if silent else self.piece(rows, noise)
+            yield np.zeros((len(rows), len(self.columns)), self.source.dtype) if noise is None else self.piece(rows, noise)
 
     def piece(self, rows: np.ndarray, noise: Noise) -> np.ndarray:
         out = noise.rows(len(rows), len(self.columns))

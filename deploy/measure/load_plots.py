@@ -165,7 +165,7 @@ def _label_ends(axes, ends: dict[str, tuple[float, float]]) -> None:
     axes.set_ylim(low, high)
     scale = math.log if axes.get_yscale() == "log" else float
     wanted = {name: (scale(y) - scale(low)) / (scale(high) - scale(low)) for name, (_, y) in ends.items()}
-    names = sorted(wanted, key=wanted.get)
+    names = sorted(wanted, key=lambda name: wanted[name])
     for name, height in zip(names, _spread([wanted[name] for name in names])):
         axes.annotate(
             name,

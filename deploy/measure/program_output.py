@@ -74,8 +74,8 @@ def policies(results: dict) -> list[dict]:
     rows, differing = [_cycle_means(policy) for policy in results["policies"]], differing_prompts(results)
     plain = row_of(rows, "ar")
     for row in rows:
-        row["speedup"] = _share(row["rate"], plain and plain["rate"])
-        row["ideal"] = _share(plain and row["tau"] * plain["verify"], row["verify"] + row["draft"])
+        row["speedup"] = _share(row["rate"], plain["rate"] if plain else None)
+        row["ideal"] = _share(row["tau"] * plain["verify"] if plain else None, row["verify"] + row["draft"])
         row["share"] = _share(row["speedup"], row["ideal"])
         row["differing"] = len(differing.get(row["policy"], []))
     return rows
@@ -136,20 +136,21 @@ def row_ratios(roofline: dict, context: int) -> dict[int, float]:
 
 def test_counts(output: dict) -> dict:
     """From one program's gtest JSON: tests passed, failed and skipped, and the names of those that did not pass."""
-    counts = {"passed": 0, "failed": 0, "skipped": 0, "names": []}
+    counts = {"passed": 0, "failed": 0, "skipped": 0}
+    names: list[str] = []
     for suite in output["testsuites"]:
         for test in suite["testsuite"]:
             kind = "failed" if "failures" in test else "skipped" if test["result"] == "SKIPPED" else "passed"
             if test.get("status") == "RUN":
                 counts[kind] += 1
                 if kind != "passed":
-                    counts["names"].append(f"{suite['name']}.{test['name']}: {kind}")
-    return counts
+                    names.append(f"{suite['name']}.{test['name']}: {kind}")
+    return {**counts, "names": names}
 
 
 def transport_times(report: dict) -> dict[str, dict[str, tuple[float, float]]]:
     """p50 and p99 in µs by carrier and setting, from transport_benchmark's JSON."""
-    times = {"inline": {}, "shared": {}}
+    times: dict[str, dict[str, tuple[float, float]]] = {"inline": {}, "shared": {}}
     for entry in report["benchmarks"]:
         setting = dict(re.findall(r"(\w+):(\d+)", entry["name"]))
         name = f"{'5 × 4096, 15 × 64' if setting['large'] == '1' else '3 × 320, 7 × 64'}; {setting['compute']} µs"
@@ -159,7 +160,7 @@ def transport_times(report: dict) -> dict[str, dict[str, tuple[float, float]]]:
 
 def cycle_counts(output: str) -> dict[str, dict[str, float]]:
     """From the lines of cycle_counts_test: by policy, the number by unit."""
-    found = {}
+    found: dict[str, dict[str, float]] = {}
     for policy, text in re.findall(r"^(\S+): (.*) a cycle$", output, re.MULTILINE):
         for value, unit in re.findall(r"([\d.e+]+) (\w+)", text):
             found.setdefault(policy, {})[unit] = float(value)

@@ -80,6 +80,12 @@ def inflate_command(profile: str, out: Path, *flags) -> list:
     ]
 
 
+def program_name(process: subprocess.Popen) -> str:
+    """The name of the program of a process that Runner.start started."""
+    assert isinstance(process.args, list)
+    return Path(os.fsdecode(process.args[0])).name
+
+
 @dataclass(kw_only=True)
 class Runner:
     """Runs the programs in the folder `programs`. Their output goes to files in the folder `raw`."""
@@ -140,7 +146,7 @@ class Runner:
             status = process.wait(None if self.ends == math.inf else max(0.0, self.ends - time.monotonic()))
         except subprocess.TimeoutExpired:
             self.stop(process)
-            raise Stopped(f"{Path(process.args[0]).name} was stopped at its time limit") from None
+            raise Stopped(f"{program_name(process)} was stopped at its time limit") from None
         self._alive.remove(process)
         return status
 
@@ -246,7 +252,7 @@ class Runner:
         while self.wait(self.start(f"{name}/health", ask)) != 0:
             for service in services:
                 if service.poll() is not None:
-                    program = Path(service.args[0]).name
+                    program = program_name(service)
                     raise self.failure(f"{name}/{program}", program, service.returncode)
             if time.monotonic() > deadline:
                 raise Failed(f"the services were not ready after {STARTUP_SECONDS} s: {self.last_line(f'{name}/health')}")

@@ -94,8 +94,8 @@ class Simulation:
         self.prefill = np.zeros(shape)  # Prompt tokens to compute.
         self.decode = np.zeros(shape)  # Output tokens to go. 0: the slot is free.
         self.arrived = np.zeros(shape)
-        self.queues = [collections.deque() for _ in range(router.replicas)]
-        self.caches = [collections.OrderedDict() for _ in range(router.replicas)]
+        self.queues: list[collections.deque] = [collections.deque() for _ in range(router.replicas)]
+        self.caches: list[collections.OrderedDict] = [collections.OrderedDict() for _ in range(router.replicas)]
         self.load = np.zeros(router.replicas)
         rates = [1.0] + [replica.rate(live) for live in range(1, replica.max_running + 1)]
         self.rates = np.array(rates)
