@@ -52,8 +52,8 @@ class Graph:
 
     def __init__(self, build):
         self.build = build
-        self._edges = {}  # Output: (the command's hash, inputs).
-        self._rules = {}
+        self._edges: dict[str, tuple[str, list[str]]] = {}  # Output: (the command's hash, inputs).
+        self._rules: dict[str, str] = {}
         for name in ("CMakeFiles/rules.ninja", "build.ninja"):
             self._read(build / name)
 
@@ -199,8 +199,10 @@ def states_of_sources(build):
         if path.startswith(f"{build}/generated/"):
             continue
         command = digest(entry["command"].replace(str(ROOT), "").encode())
-        folder = re.search(r" -o (\S+?\.dir)/", entry["command"]).group(1)
-        target = f"cmake_object_order_depends_target_{pathlib.Path(folder).stem}"
+        folder = re.search(r" -o (\S+?\.dir)/", entry["command"])
+        if folder is None:
+            raise ValueError(f"{build}/compile_commands.json: the command for {path} has no '-o FOLDER.dir/'")
+        target = f"cmake_object_order_depends_target_{pathlib.Path(folder[1]).stem}"
         _, generated_from = graph.reach([target])
         yield path.removeprefix(f"{ROOT}/"), hash_of({command}, {path, *generated_from, str(ROOT / ".clang-tidy")}, build)
 

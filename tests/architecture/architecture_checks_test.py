@@ -86,8 +86,8 @@ class IncludeChecks(unittest.TestCase):
 
     def test_unused_permissions_are_reported(self):
         names = ("MAY_INCLUDE", "LIBRARIES", "CONDITIONALS_ALLOWED", "NDEBUG_ALLOWED", "SETTINGS_ALLOWED")
-        saved = {name: getattr(rules, name) for name in names}
-        self.addCleanup(lambda: [setattr(rules, name, value) for name, value in saved.items()])
+        for name in names:
+            self.addCleanup(setattr, rules, name, getattr(rules, name))
         rules.MAY_INCLUDE = {"a": [], "b": ["a", "c"], "c": []}
         rules.LIBRARIES = {"torch": (("torch/",), ["b", "c"])}
         rules.CONDITIONALS_ALLOWED, rules.NDEBUG_ALLOWED, rules.SETTINGS_ALLOWED = ["b/x.cc", "b/y.cc"], ["c/"], ["main.cc"]

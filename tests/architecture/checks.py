@@ -154,6 +154,7 @@ def _python_functions(file):
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
     for node in ast.walk(ast.parse(file.text)):
         if isinstance(node, kinds):
+            assert node.end_lineno is not None  # ast.parse sets it.
             body = node.end_lineno - node.body[0].lineno + 1
             names = [a.arg for a in node.args.posonlyargs + node.args.args]  # Keyword-only arguments do not count.
             yield node.name, node.lineno, len([n for n in names if n not in ("self", "cls")]), body

@@ -28,7 +28,8 @@ class Target:
 
 def _sections(words):
     """The words after each of NAME, SRCS, DEPS and OPTIONS."""
-    found, key = {}, None
+    found: dict[str | None, list[str]] = {}
+    key = None
     for word in words:
         if word in ("NAME", "SRCS", "DEPS", "OPTIONS"):
             key = word
@@ -59,7 +60,7 @@ def targets_of(file, paths):
     folder = os.path.dirname(file.path)
     variables = _variables(text, folder, paths)
     for call in _CALL.finditer(text):
-        words = []
+        words: list[str] = []
         for word in call.group(1).split():
             variable = re.fullmatch(r"\$\{(\w+)\}", word)
             words += variables.get(variable.group(1), []) if variable else [word]
@@ -69,20 +70,21 @@ def targets_of(file, paths):
             sections["NAME"][0], file.path, text.count("\n", 0, call.start()) + 1, sources, frozenset(sections.get("DEPS", ()))
         )
     for call in _PLAIN.finditer(text):
-        name, sources = call.groups()
+        name = call[1]
         deps = " ".join(re.findall(_LINK.format(name), text))
         yield Target(
             name,
             file.path,
             text.count("\n", 0, call.start()) + 1,
-            tuple(os.path.join(folder, s) for s in sources.split()),
+            tuple(os.path.join(folder, s) for s in call[2].split()),
             frozenset(deps.split()),
         )
 
 
 def _owners(targets):
     """Two maps: from a header's path to the targets that implement it, and from a folder to its targets."""
-    headers, folders = {}, {}
+    headers: dict[str, set[str]] = {}
+    folders: dict[str, set[str]] = {}
     for target in targets:
         for source in target.sources:
             headers.setdefault(os.path.splitext(source)[0] + ".h", set()).add(target.name)
@@ -111,7 +113,7 @@ def linked_dependencies(files):
     headers, folders = _owners(targets)
     by_path = {file.path: file for file in files}
     for target in targets:
-        missing = {}
+        missing: dict[str, str] = {}
         for file in _parts(target, by_path):
             for _, included in file.includes():
                 owners = headers.get(included) or _library_of(included)

@@ -18,7 +18,7 @@ PROMPT = "import os\nimport sys\n\n\ndef main(argv):\n"
 # Cycles of a canceled request that its client has not seen: the one in which the server learns of it, and
 # those on the way. Mostly 2; more if the machine is busy with other work.
 MOST_UNSEEN_CYCLES = 20
-ARGUMENTS = None
+ARGUMENTS = argparse.Namespace()  # Parsed below.
 
 
 def run(*command):
@@ -30,6 +30,8 @@ def run(*command):
 
 
 class PackageTest(unittest.TestCase):
+    services: DemoServices
+
     @classmethod
     def setUpClass(cls):
         cls.services = cls.enterClassContext(DemoServices(ARGUMENTS.build / "bin", ["--stream_interval=0"]))

@@ -36,6 +36,9 @@ def output_of(*command):
 
 
 class InstallTest(unittest.TestCase):
+    root: pathlib.Path
+    tree: pathlib.Path
+
     @classmethod
     def setUpClass(cls):
         folder = tempfile.TemporaryDirectory(prefix="bastion-install.")
@@ -98,6 +101,7 @@ class InstallTest(unittest.TestCase):
         for unit in UNITS:
             rated = output_of("systemd-analyze", "security", "--offline=true", f"--root={self.root}", unit)
             exposure = re.search(r"Overall exposure level for \S+: ([0-9.]+)", rated)
+            assert exposure, rated
             self.assertLess(float(exposure[1]), MOST_EXPOSURE, unit)
 
     def test_the_services_answer_from_a_folder_that_was_moved(self):

@@ -11,6 +11,10 @@ import sbom  # noqa: E402
 
 
 class SbomTest(unittest.TestCase):
+    sbom: dict
+    missing: list[str]
+    by_name: dict[str, dict]
+
     @classmethod
     def setUpClass(cls):
         cls.sbom, cls.missing = sbom.make_sbom()

@@ -139,7 +139,7 @@ def target_config(case: Case) -> dict:
 
 
 def draft_config(case: Case) -> dict:
-    dflash = {"mask_token_id": 1}
+    dflash: dict[str, int | list[int]] = {"mask_token_id": 1}
     if case.layer_ids is not None:
         dflash["target_layer_ids"] = list(case.layer_ids)
     return {
@@ -302,7 +302,8 @@ def tree_logits(model: torch.nn.Module, tokens: torch.Tensor, tree: list[int], p
     """Logits [N + 1, V]. A separate forward computes each row: the tokens, the ancestors of the row, the row."""
     rows = []
     for index in range(len(tree)):
-        path, node = [], index
+        path: list[int] = []
+        node = index
         while node >= 0:
             path.insert(0, tree[node])
             node = parents[node]

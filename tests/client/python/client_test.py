@@ -48,9 +48,18 @@ ONCE = ClientOptions(retry=RetryPolicy(max_attempts=1))
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
-class Scenarios:
+class Scenarios(unittest.TestCase):
     """A subclass has read(), which reads an answer and returns the text of its deltas and the
-    answer, and ask(), which calls another method."""
+    answer, ask(), which calls another method, and text(), which returns the whole text."""
+
+    def read(self, server, **arguments):
+        raise NotImplementedError
+
+    def ask(self, server, method):
+        raise NotImplementedError
+
+    def text(self, answer, index):
+        raise NotImplementedError
 
     def assert_refused(self, kind, behavior, **arguments):
         """The first attempt fails with exactly this kind of error, and there is no other. Returns
@@ -142,7 +151,7 @@ class Scenarios:
         with FakeServer() as server:
             for arguments, named in (
                 ({"prompt": ["a"]}, "prompt is of type list"),
-                ({"sampling": SamplingParams(top_k=0.5)}, r"SamplingParams\.top_k"),
+                ({"sampling": SamplingParams(top_k=0.5)}, r"SamplingParams\.top_k"),  # type: ignore[arg-type]  # The wrong type.
                 ({"sampling": StopConditions(max_tokens=1)}, r"\.max_tokens"),
                 ({"n": -1}, r"GenerateRequest\.n is -1"),
             ):
@@ -269,7 +278,7 @@ class Scenarios:
             address = f"unix://{folder}/server.sock"
             with self.assertRaises(Unavailable):
                 self.read(address, options=ONCE)
-            servers = []
+            servers: list[FakeServer] = []
             timer = threading.Timer(2.8, lambda: servers.append(FakeServer(address=address).__enter__()))
             timer.start()
             try:
@@ -336,7 +345,7 @@ class Scenarios:
             self.assertEqual([call.metadata["authorization"] for call in server.calls], ["Bearer secret"])
 
 
-class SyncClientTest(Scenarios, unittest.TestCase):
+class SyncClientTest(Scenarios):
     def read(self, server, prompt="p", options=ClientOptions(), **arguments):
         with Client(getattr(server, "address", server), options) as client:
             answer = client.generate(prompt, **arguments)
@@ -350,7 +359,7 @@ class SyncClientTest(Scenarios, unittest.TestCase):
         return answer.text(index)
 
 
-class AsyncClientTest(Scenarios, unittest.TestCase):
+class AsyncClientTest(Scenarios):
     def read(self, server, prompt="p", options=ClientOptions(), **arguments):
         async def run():
             async with AsyncClient(getattr(server, "address", server), options) as client:
@@ -369,6 +378,8 @@ class AsyncClientTest(Scenarios, unittest.TestCase):
     def text(self, answer, index):
         return asyncio.run(answer.text(index))
 
+
+del Scenarios  # unittest would run it, too.
 
 if __name__ == "__main__":
     unittest.main()

@@ -74,6 +74,7 @@ class MessagesTest(unittest.TestCase):
         self.assertEqual((first.nodes, first.share, first.budget_reason), (4, 0.5, "cost"))
         self.assertAlmostEqual(first.verify, 1.5e-6)
         self.assertIsNone(first.verified_tree)
+        assert second.verified_tree
         self.assertIs(second.verified_tree.nodes[0].source, results.NodeSource.TABLE)
         self.assertEqual(
             delta.logprobs,
@@ -92,6 +93,7 @@ class MessagesTest(unittest.TestCase):
     def test_totals_are_converted(self):
         message = api.Finished(totals={"budget_reasons": {"cost": 2}})
         totals = _messages.parse(results.Finished, message).totals
+        assert totals
         self.assertEqual(totals.budget_reasons, {"cost": 2})
 
     def test_a_value_of_a_newer_server_counts_as_unspecified(self):
@@ -100,7 +102,7 @@ class MessagesTest(unittest.TestCase):
 
     def test_results_are_immutable(self):
         with self.assertRaises(dataclasses.FrozenInstanceError):
-            options.SamplingParams().top_k = 1
+            setattr(options.SamplingParams(), "top_k", 1)
 
     def test_a_token_is_not_shown(self):
         self.assertNotIn("secret", repr(options.ClientOptions(token="secret")))
@@ -113,8 +115,9 @@ class MessagesTest(unittest.TestCase):
 
     def test_the_version_is_the_project_s(self):
         project = (ROOT / "CMakeLists.txt").read_text()
-        version = re.search(r"project\(bastion VERSION (\S+)", project).group(1)
-        self.assertEqual(bastion_client.__version__, version)
+        version = re.search(r"project\(bastion VERSION (\S+)", project)
+        assert version
+        self.assertEqual(bastion_client.__version__, version[1])
 
     def test_stubs_of_the_user_s_own_do_not_clash(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -133,12 +136,12 @@ class MessagesTest(unittest.TestCase):
 
     def test_contradicting_options_are_refused(self):
         for bad, named in (
-            ({"tls_cert": "a"}, "tls_key"),
-            ({"tls_key": "a"}, "tls_cert"),
-            ({"tls_cert": "a", "tls_key": "b"}, "tls_ca"),
+            (bastion_client.ClientOptions(tls_cert="a"), "tls_key"),
+            (bastion_client.ClientOptions(tls_key="a"), "tls_cert"),
+            (bastion_client.ClientOptions(tls_cert="a", tls_key="b"), "tls_ca"),
         ):
             with self.assertRaisesRegex(ValueError, named):
-                bastion_client.Client(options=bastion_client.ClientOptions(**bad))
+                bastion_client.Client(options=bad)
         with self.assertRaisesRegex(OSError, "/missing"):
             bastion_client.Client(options=bastion_client.ClientOptions(token_file="/missing"))
         with tempfile.NamedTemporaryFile() as file, self.assertRaisesRegex(ValueError, "is empty"):

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 import unittest
+from typing import Any
 
 import bastion_client
 from bastion_client import (
@@ -36,7 +37,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 EXAMPLES = ROOT / "client/python/examples"
 PROMPT = "def fibonacci(n):"
 # An answer of thousands of rows, with a draft in every cycle.
-LONG = {"stop": StopConditions(max_tokens=1900, ignore_eos=True), "speculation": SpeculationOptions(policy="fixed:4")}
+LONG: dict[str, Any] = {
+    "stop": StopConditions(max_tokens=1900, ignore_eos=True),
+    "speculation": SpeculationOptions(policy="fixed:4"),
+}
 SECONDS = 2.0  # Until all services must have ended a canceled request.
 
 
@@ -55,6 +59,8 @@ def make_models(folder):
 
 
 class ServicesTest(unittest.TestCase):
+    services: DemoServices
+
     @classmethod
     def setUpClass(cls):
         folder = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
@@ -97,7 +103,7 @@ class ServicesTest(unittest.TestCase):
                 return await client.generate(PROMPT, **arguments).text()
 
         for flags, sampling in (((), None), (("--temperature", "0.8", "--seed", "5"), SamplingParams(temperature=0.8, seed=5))):
-            arguments = {"sampling": sampling, "stop": StopConditions(max_tokens=100)}
+            arguments: dict[str, Any] = {"sampling": sampling, "stop": StopConditions(max_tokens=100)}
             answer = self.client().generate(PROMPT, **arguments)
             text = answer.text()
             self.assertEqual(text + "\n", self.text_of_bastionctl("--max-new-tokens", "100", *flags))

@@ -23,8 +23,7 @@ class CompareCommonTest(FolderTest):
     def test_bastion_bench_gets_the_prompts_and_policies(self):
         (self.folder / "canned.json").write_text(json.dumps(results(policy("ar", 2, [7, 8]))))
         self.script("bastion-bench", 'echo "$@" >"$4/arguments"; cp "$4/../../canned.json" "$4/results.json"')
-        args, _ = make_parser("")
-        args = args.parse_args(["--policies", "ar", "--threads", "3"])
+        args = make_parser("")[0].parse_args(["--policies", "ar", "--threads", "3"])
         bastion = Bastion(args, Runner(programs=self.folder, raw=self.folder / "raw"))
         bastion.answer([Prompt("a", [5, 6])], "bastion services", "unix:///x.sock")
         self.assertEqual(bastion.arms["bastion services ar"].answers[0].tokens, [7, 8])

@@ -53,7 +53,7 @@ class KernelsTest(FolderTest):
         self.assertEqual(lines, sorted(f"{index}/{len(lines)} 1" for index in range(len(lines))))
 
     def test_shards_are_merged_into_one_program(self):
-        ends = [
+        ends: list[dict] = [
             {"status": 0, "complete": True, "seconds": 1, "passed": 3, "failed": 0, "skipped": 1, "names": ["a"]},
             {"status": None, "complete": False, "seconds": 9},
         ]

@@ -21,7 +21,7 @@ from checkpoint_io import Checkpoint, CheckpointError, SafetensorsFile, write_sa
 
 ROOT = Path(__file__).resolve().parents[3]
 
-PAIR = [ROOT / "deploy/demo_model/target", ROOT / "deploy/demo_model/drafter"]
+PAIR = ROOT / "deploy/demo_model/target", ROOT / "deploy/demo_model/drafter"
 SHAPE = inflate.Shape(
     hidden=640,
     intermediate=1408,
@@ -58,10 +58,13 @@ def outputs(target: Checkpoint, drafter: Checkpoint, prompt: np.ndarray) -> tupl
 
 
 class InflateTest(unittest.TestCase):
+    outputs: list[tuple[np.ndarray, np.ndarray]]  # The small pair gives these, by prompt.
+    grown: tuple[Checkpoint, Checkpoint]
+
     @classmethod
     def setUpClass(cls):
-        cls.small = [Checkpoint(folder) for folder in PAIR]
-        cls.outputs = [outputs(*cls.small, prompt) for prompt in PROMPTS]
+        target, drafter = (Checkpoint(folder) for folder in PAIR)
+        cls.outputs = [outputs(target, drafter, prompt) for prompt in PROMPTS]
         cls.grown = cls.enterClassContext(grown(SHAPE))
 
     def check(self, pair: tuple[Checkpoint, Checkpoint]) -> None:
@@ -113,18 +116,18 @@ class InflateTest(unittest.TestCase):
             self.assertEqual(new.stored("totals")[5000 + index], old.stored("totals")[4096 + index])
             self.assertEqual(new.stored("offsets")[5000 + index], old.stored("offsets")[4096 + index])
 
-    def expect_refused(self, what: str, shape: inflate.Shape, pair=None) -> None:
+    def expect_refused(self, what: str, shape: inflate.Shape, pair: tuple[Path, Path] = PAIR) -> None:
         with tempfile.TemporaryDirectory() as folder, self.assertRaisesRegex(CheckpointError, what):
-            inflate.inflate(*(pair or PAIR), shape, Path(folder))
+            inflate.inflate(*pair, shape, Path(folder))
 
     def test_invalid_shapes_and_pairs_are_refused(self):
         self.expect_refused("smaller than .*hidden 256 < 320", replace(SHAPE, hidden=256))
         self.expect_refused("must be a multiple", replace(SHAPE, head_dim=96))
         self.expect_refused("cannot hold", replace(SHAPE, query_heads=4, kv_heads=4))
         self.expect_refused("needs a larger hidden width", replace(SHAPE, hidden=320))
-        self.expect_refused("is DFlashDraftModel; it must be Qwen3ForCausalLM", SHAPE, [PAIR[1], PAIR[1]])
-        self.expect_refused("is not a DFlash drafter", replace(SHAPE, drafter_layers=11), [PAIR[0], PAIR[0]])
-        self.expect_refused("cannot read config.json", SHAPE, [Path("/nowhere"), PAIR[1]])
+        self.expect_refused("is DFlashDraftModel; it must be Qwen3ForCausalLM", SHAPE, (PAIR[1], PAIR[1]))
+        self.expect_refused("is not a DFlash drafter", replace(SHAPE, drafter_layers=11), (PAIR[0], PAIR[0]))
+        self.expect_refused("cannot read config.json", SHAPE, (Path("/nowhere"), PAIR[1]))
 
     def test_a_full_disk_is_reported(self):
         huge = inflate_maps.Entry("x", "BF16", (1 << 24, 1 << 24), lambda: [])

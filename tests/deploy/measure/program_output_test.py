@@ -31,6 +31,7 @@ fixed:16: 38654 instructions a cycle
 class PoliciesTest(unittest.TestCase):
     def test_the_ideal_speedup_counts_only_forwards(self):
         tree = outputs.row_of(outputs.policies(results(PLAIN, TREE)), "fixed:4")
+        assert tree
         self.assertAlmostEqual(tree["speedup"], 2)
         self.assertAlmostEqual(tree["ideal"], 2 * 90 / (80 + 10))
         self.assertAlmostEqual(tree["share"], 1)
@@ -47,7 +48,9 @@ class PoliciesTest(unittest.TestCase):
         found = results(PLAIN, TREE, other)
         self.assertEqual(outputs.differing_prompts(found), {"fixed:4": [], "adaptive": ["one"]})
         self.assertEqual(outputs.differing_text(found), "adaptive: 1")
-        self.assertEqual(outputs.row_of(outputs.policies(found), "adaptive")["differing"], 1)
+        adaptive = outputs.row_of(outputs.policies(found), "adaptive")
+        assert adaptive
+        self.assertEqual(adaptive["differing"], 1)
 
     def test_predictions_are_medians_by_rows(self):
         trace = {"verify_trace": [[5, 0.009, 0.010], [5, 0.012, 0.010], [5, 0.010, 0.010], [2, 0.004, 0.005], [3, 0.1, 0]]}
@@ -64,7 +67,9 @@ class RooflineTest(unittest.TestCase):
     }
 
     def test_forwards_of_the_target(self):
-        self.assertEqual(outputs.forward(self.ROOFLINE, 4, 2048)["seconds"], 1.25)
+        four = outputs.forward(self.ROOFLINE, 4, 2048)
+        assert four
+        self.assertEqual(four["seconds"], 1.25)
         self.assertIsNone(outputs.forward(self.ROOFLINE, 8, 2048), "the forward with 8 rows is the drafter's")
         self.assertIsNone(outputs.forward({}, 1, 2048))
         self.assertEqual(outputs.contexts(self.ROOFLINE), [16, 2048])

@@ -71,7 +71,9 @@ def lines(axes) -> list[list[float]]:
 
 class DataTest(unittest.TestCase):
     def test_the_oracle_is_the_fastest_fixed_budget(self):
-        self.assertEqual(suite_plots.oracle(list(ROWS))["policy"], "fixed:64")
+        fastest = suite_plots.oracle(list(ROWS))
+        assert fastest
+        self.assertEqual(fastest["policy"], "fixed:64")
         self.assertIsNone(suite_plots.oracle([row("ar", 1.0)]))
         self.assertEqual([suite_plots.budget(name) for name in ("fixed:16", "fixed:x", "chain")], [16, None, None])
 

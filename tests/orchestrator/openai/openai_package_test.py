@@ -13,6 +13,7 @@ import time
 import unittest
 import urllib.error
 import urllib.request
+from typing import Any
 
 import openai
 
@@ -48,7 +49,7 @@ TOOLS = [
     }
     for name in ("weather", "time")
 ]
-MALFORMED = [
+MALFORMED: list[dict[str, Any]] = [
     {"temperature": -1},
     {"temperature": "hot"},
     {"temperature": 1e9},
@@ -88,7 +89,10 @@ def models_with_template(folder):
 
 
 class OpenAiPackageTest(unittest.TestCase):
-    binaries = None
+    binaries: str
+    services: DemoServices
+    url: str
+    client: openai.OpenAI
 
     @classmethod
     def setUpClass(cls):
@@ -214,7 +218,8 @@ class OpenAiPackageTest(unittest.TestCase):
         if not stream:
             choice = answer.choices[0]
             return choice.message.model_dump(exclude_none=True, include={"role", "tool_calls"}), choice.finish_reason
-        message, reason = {"tool_calls": []}, None
+        message: dict[str, Any] = {"tool_calls": []}
+        reason = None
         for chunk in answer:
             choice = chunk.choices[0]
             message["role"] = choice.delta.role or message["role"]
