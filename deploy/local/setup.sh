@@ -10,7 +10,7 @@ Installs what the build and the tests need. Skips what is already installed.
   1. Debian packages   deploy/local/debian-packages.txt and debian-packages-tests.txt. Needs root or
                        sudo if a package is missing
   2. Rust              Debian's cargo-web and rustc-web, unless PATH has cargo 1.85 or newer
-  3. Python packages   deploy/local/requirements.txt into build/venv: matplotlib, numpy and ruff.
+  3. Python packages   deploy/local/requirements.txt into build/venv: matplotlib, numpy, ruff and mypy.
                        Wheels of requirements-client.txt into build/wheels, for tests of the Python client
   4. Rust crates       common/hub/rust/Cargo.lock into cargo's cache
   --minimal            installs only what the build of the programs needs: skips step 3 and the packages
@@ -242,7 +242,7 @@ main() {
   cargo_is_new_enough || install_packages cargo-web rustc-web
   cargo_is_new_enough || die "no cargo 1.85 or newer on PATH, even after installing cargo-web"
   if [ "$minimal" = no ]; then
-    install_requirements requirements.txt "$NEEDED_GIB" "matplotlib, numpy and ruff"
+    install_requirements requirements.txt "$NEEDED_GIB" "matplotlib, numpy, ruff and mypy"
     fetch_wheels
   fi
   if [ "$slow" = yes ]; then
