@@ -6,8 +6,8 @@ usage() {
   cat <<'END'
 usage: tests/lint.sh [--fix | --tidy [--changed | FILE…]]
 
-Checks all C++ and CUDA files with clang-format, and all Python files with ruff (pyproject.toml). Every
-difference and every finding is an error.
+Checks all C++ and CUDA files with clang-format, and all Python files with ruff and mypy (pyproject.toml, which
+names the folders that mypy does not check yet). Every difference and every finding is an error.
   --fix     reformats them instead, and mends what ruff can mend
   --tidy    runs clang-tidy (.clang-tidy, every finding is an error) over the given files, or over all .cc
             files outside tests/ that the build compiles without libtorch and CUDA. Only with FILE does it
@@ -49,14 +49,19 @@ check_format() {
 }
 
 need_python_tools() {
-  [ -x "$VENV/ruff" ] || die "no $VENV/ruff: run deploy/local/setup.sh"
+  local tool
+  for tool in ruff mypy; do
+    [ -x "$VENV/$tool" ] || die "no $VENV/$tool: run deploy/local/setup.sh"
+  done
 }
 
 check_python() {
   need_python_tools
   "$VENV/ruff" format --quiet --check || die "Python files are not formatted: run tests/lint.sh --fix"
   "$VENV/ruff" check --quiet || die "ruff found errors in Python files; see above"
-  echo "lint: Python files are formatted, and ruff found nothing"
+  "$VENV/mypy" --no-error-summary ||
+    die "mypy found type errors in Python files; see above. Mend the code or its annotations"
+  echo "lint: Python files are formatted, and ruff and mypy found nothing"
 }
 
 fix() {
