@@ -26,6 +26,9 @@ class SectionsTest(unittest.TestCase):
         self.assertEqual(found["machine.rows4"], measured(1.25))
         self.assertNotIn("machine.rows8", found, "the forward with 8 rows is the drafter's")
 
+    def test_a_roofline_without_the_forward_of_one_row_has_no_bars(self):
+        self.assertEqual(cpu_sections.roofline_bars({"forwards": [forward(4, 0.0125, 256)]}), {})
+
     def test_every_bar_belongs_to_a_section(self):
         self.assertLessEqual({bar.key.split(".")[0] for bar in BARS}, set(cpu_sections.SECTIONS))
 
