@@ -49,7 +49,7 @@ TEST_P(InstructionsTest, PlanningGrowingAndLearningStayWithinTheirLimit) {
       if (request->planned()) planner.Begin(costs.CostOf({.context = 100}, kMaxNodes, 1), 1);
       request->Begin(1, {100, kMaxNodes, 7}, planner.min_values());
       const DraftRound* round = request->NextRound();
-      if (round != nullptr && !round->required) (void)planner.ChooseDrafts({round->offer});
+      if (round != nullptr && !round->required) (void)planner.ChooseDrafts({round->proposal});
       if (round != nullptr) request->AddDraft(std::vector<Marginals>(1, marginals));
       const TreeProposal offer = request->ProposeTree();
       const int nodes = request->planned() ? planner.ChooseNodes({offer}, 1).nodes[0] : 0;
