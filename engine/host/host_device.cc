@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <new>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/machine_memory.h"
+#include "common/base/mutex.h"
 #include "common/base/status.h"
 #include "engine/host/accept.h"
 #include "engine/host/host_activations.h"
@@ -32,6 +35,21 @@ std::string ProcessorName() {
   return "unknown CPU";
 }
 
+// Measures once for all engines of a process with this many threads: they share one machine.
+DevicePeaks PeaksOfMachine(const HostKernels& host, WeightFormat format) {
+  using Key = std::tuple<const kernels::Backend*, WeightFormat, int>;
+  static Mutex mutex;
+  static auto* const measured = new std::map<Key, DevicePeaks>();
+  const MutexLock lock(&mutex);
+  const auto [entry, is_new] =
+      measured->try_emplace(Key(host.backend, format, host.pool->threads()));
+  if (is_new) {
+    entry->second = {kernels::ReadBandwidth(*host.pool),
+                     kernels::LinearRate(*host.backend, format, *host.pool)};
+  }
+  return entry->second;
+}
+
 class HostDevice final : public Device {
  public:
   explicit HostDevice(const HostKernels& host) : Device(host) {}
@@ -45,8 +63,7 @@ class HostDevice final : public Device {
                         const EngineOptions& options) const override;
   DType input_type(DType) const override { return DType::kF32; }
   DevicePeaks MeasurePeaks(const Matrix& matrix) override {
-    return {kernels::ReadBandwidth(*host().pool),
-            kernels::LinearRate(*host().backend, matrix.format, *host().pool)};
+    return PeaksOfMachine(host(), matrix.format);
   }
 
   absl::StatusOr<Buffer> Allocate(size_t bytes, const char* what, Paging paging) override;
