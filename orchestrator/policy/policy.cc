@@ -8,14 +8,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "orchestrator/policy/adaptive_rule.h"
-#include "orchestrator/policy/ar_rule.h"
-#include "orchestrator/policy/assisted_rule.h"
-#include "orchestrator/policy/bastion_rule.h"
-#include "orchestrator/policy/beam_rule.h"
-#include "orchestrator/policy/chain_rule.h"
-#include "orchestrator/policy/dynatree_rule.h"
-#include "orchestrator/policy/fixed_rule.h"
+#include "orchestrator/policy/adaptive_policy.h"
+#include "orchestrator/policy/ar_policy.h"
+#include "orchestrator/policy/assisted_policy.h"
+#include "orchestrator/policy/bastion_policy.h"
+#include "orchestrator/policy/beam_policy.h"
+#include "orchestrator/policy/chain_policy.h"
+#include "orchestrator/policy/dynatree_policy.h"
+#include "orchestrator/policy/fixed_policy.h"
 #include "orchestrator/policy/request_policy.h"
 
 namespace bastion {
@@ -26,21 +26,21 @@ struct BaseName {
   absl::string_view name;
   absl::string_view usage;
   // Null if the argument, the text after the colon, is not valid.
-  std::unique_ptr<const TreeRule> (*parse)(std::optional<std::string_view> argument);
+  std::unique_ptr<const PolicyKind> (*parse)(std::optional<std::string_view> argument);
 };
 
 constexpr BaseName kBaseNames[] = {
-    {"ar", "ar", ParseWithoutArgument<ArRule>},
-    {"chain", "chain[:n]", ChainRule::Parse},
-    {"beam", "beam:WxD", BeamRule::Parse},
-    {"fixed", "fixed:N", FixedRule::Parse<FixedRule::Source::kDrafter>},
-    {"linear", "linear:K", ChainRule::ParseLinear},
-    {"assisted", "assisted", ParseWithoutArgument<AssistedRule>},
-    {"dynatree", "dynatree[:fixed|name=value,…]", DynaTreeRule::Parse},
-    {"ngram", "ngram:N", FixedRule::Parse<FixedRule::Source::kPriorAlone>},
-    {"bastion", "bastion[:static|ema|ema-calib][,alpha=A,k=K,n=N]", BastionRule::Parse},
-    {"adaptive", "adaptive", ParseWithoutArgument<AdaptiveRule>},
-    {"default", "default", ParseWithoutArgument<AdaptiveRule>},
+    {"ar", "ar", ParseWithoutArgument<ArPolicy>},
+    {"chain", "chain[:n]", ChainPolicy::Parse},
+    {"beam", "beam:WxD", BeamPolicy::Parse},
+    {"fixed", "fixed:N", FixedPolicy::Parse<FixedPolicy::Source::kDrafter>},
+    {"linear", "linear:K", ChainPolicy::ParseLinear},
+    {"assisted", "assisted", ParseWithoutArgument<AssistedPolicy>},
+    {"dynatree", "dynatree[:fixed|name=value,…]", DynaTreePolicy::Parse},
+    {"ngram", "ngram:N", FixedPolicy::Parse<FixedPolicy::Source::kPriorAlone>},
+    {"bastion", "bastion[:static|ema|ema-calib][,alpha=A,k=K,n=N]", BastionPolicy::Parse},
+    {"adaptive", "adaptive", ParseWithoutArgument<AdaptivePolicy>},
+    {"default", "default", ParseWithoutArgument<AdaptivePolicy>},
 };
 
 absl::Status BadPolicy(absl::string_view text) {
@@ -58,8 +58,8 @@ absl::Status BadPolicy(absl::string_view text) {
                    "ngram accept +coupled"));
 }
 
-std::unique_ptr<const TreeRule> ParseRule(absl::string_view name,
-                                          std::optional<std::string_view> argument) {
+std::unique_ptr<const PolicyKind> ParseKind(absl::string_view name,
+                                            std::optional<std::string_view> argument) {
   for (const BaseName& base : kBaseNames) {
     if (name == base.name) return base.parse(argument);
   }
@@ -102,12 +102,12 @@ absl::StatusOr<Policy> Policy::Parse(std::string_view text) {
   suffixes.erase(suffixes.begin());
   std::optional<std::string_view> argument;
   if (base.size() > 1) argument.emplace(base[1].data(), base[1].size());
-  std::shared_ptr<const TreeRule> rule = ParseRule(base[0], argument);
-  if (rule == nullptr) return BadPolicy(view);
+  std::shared_ptr<const PolicyKind> kind = ParseKind(base[0], argument);
+  if (kind == nullptr) return BadPolicy(view);
 
-  const bool may_speculate = rule->wants_draft() || rule->needs_prior();
-  Policy policy(text, std::move(rule));
-  if (policy.rule_->needs_prior()) policy.prior_ = Prior::kBoth;
+  const bool may_speculate = kind->wants_draft() || kind->needs_prior();
+  Policy policy(text, std::move(kind));
+  if (policy.kind_->needs_prior()) policy.prior_ = Prior::kBoth;
   if (base[0] == "default") suffixes.insert(suffixes.begin(), {"coupled", "prior"});
   for (const absl::string_view suffix : suffixes) {
     const std::optional<Prior> prior = PriorOf(suffix);
@@ -125,12 +125,12 @@ absl::StatusOr<Policy> Policy::Parse(std::string_view text) {
 
 int Policy::CandidatesFor(int max_nodes) const {
   if (prior_ != Prior::kNone && wants_draft()) return kMaxUsefulCandidates;
-  return rule_->CandidatesFor(max_nodes);
+  return kind_->CandidatesFor(max_nodes);
 }
 
 std::unique_ptr<RequestPolicy> Policy::NewRequest(bool greedy, const CostModel* costs,
                                                   SharedLearning* memory) const {
-  return rule_->NewRequest({*this, greedy, costs, memory});
+  return kind_->NewRequest({*this, greedy, costs, memory});
 }
 
 }  // namespace bastion

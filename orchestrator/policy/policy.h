@@ -3,13 +3,14 @@
 //   ar            plain decoding, no drafts
 //   chain[:n]     the top-1 path, n nodes (without n: all positions)
 //   linear:K      the top-1 path, K nodes: speculative decoding (Leviathan et al.)
-//   assisted      Hugging Face's assisted generation (assisted_rule.h)
-//   dynatree      DynaTree (dynatree_rule.h, which lists its options); dynatree:fixed is the fixed
+//   assisted      Hugging Face's assisted generation (assisted_policy.h)
+//   dynatree      DynaTree (dynatree_policy.h, which lists its options); dynatree:fixed is the
+//   fixed
 //                 tree of the same paper
 //   beam:WxD      the best W prefixes on each of D levels
 //   fixed:N       best-first, N nodes (DDTree)
 //   bastion       best-first with the stop rule and a latency estimator of the BASTION paper
-//                 (bastion_rule.h, which lists its options): bastion[:static|ema|ema-calib], and
+//                 (bastion_policy.h, which lists its options): bastion[:static|ema|ema-calib], and
 //                 further options after commas: bastion:ema,alpha=0.2,k=64,n=512
 //   adaptive      the nodes that pay off in the whole batch at the measured costs
 //                 (forest_planner.h). Corrects the drafter's probabilities by past acceptance
@@ -37,7 +38,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "orchestrator/policy/tree_rule.h"
+#include "orchestrator/policy/policy_kind.h"
 
 namespace bastion {
 
@@ -55,7 +56,7 @@ class Policy {
   [[nodiscard]] bool coupled() const { return coupled_; }
   [[nodiscard]] Prior prior() const { return prior_; }
   // False if no cycle of this policy ever needs a draft.
-  [[nodiscard]] bool wants_draft() const { return rule_->wants_draft(); }
+  [[nodiscard]] bool wants_draft() const { return kind_->wants_draft(); }
 
   // K, the number of candidates per position that suffices for trees of at most `max_nodes` nodes;
   // more candidates would not change the tree (DDTree, Lemma 1). For policies that weigh costs, K
@@ -68,11 +69,11 @@ class Policy {
                                                           SharedLearning* memory) const;
 
  private:
-  Policy(std::string_view text, std::shared_ptr<const TreeRule> rule)
-      : text_(text), rule_(std::move(rule)) {}
+  Policy(std::string_view text, std::shared_ptr<const PolicyKind> kind)
+      : text_(text), kind_(std::move(kind)) {}
 
   std::string text_;
-  std::shared_ptr<const TreeRule> rule_;
+  std::shared_ptr<const PolicyKind> kind_;
   bool coupled_ = false;
   Prior prior_ = Prior::kNone;
 };

@@ -10,9 +10,9 @@
 //   4. Finish: the tree, with as many nodes as the planner chose.
 //   5. Observe: what the target accepted.
 //
-// There are two kinds. NamedPolicy (named_policy.h) serves the policies that state the size of
-// their trees: their drafts are required and their trees certain. AdaptivePolicy
-// (adaptive_policy.h) leaves both to the planner. A tree never exceeds the limits on nodes and
+// There are two kinds. NamedRequest (named_request.h) serves the policies that state the size of
+// their trees: their drafts are required and their trees certain. AdaptiveRequest
+// (adaptive_request.h) leaves both to the planner. A tree never exceeds the limits on nodes and
 // depth. Thread-compatible: used by the cycle's thread.
 #ifndef BASTION_ORCHESTRATOR_POLICY_REQUEST_POLICY_H_
 #define BASTION_ORCHESTRATOR_POLICY_REQUEST_POLICY_H_
@@ -28,9 +28,9 @@
 #include "orchestrator/planner/forest_planner.h"
 #include "orchestrator/planner/grown_tree.h"
 #include "orchestrator/policy/policy.h"
+#include "orchestrator/policy/policy_kind.h"
 #include "orchestrator/policy/request_candidates.h"
 #include "orchestrator/policy/tree_limits.h"
-#include "orchestrator/policy/tree_rule.h"
 #include "orchestrator/tree/cycle_draft.h"
 
 namespace bastion {

@@ -4,9 +4,9 @@
 
 #include <random>
 
-#include "orchestrator/policy/beam_rule.h"
-#include "orchestrator/policy/chain_rule.h"
-#include "orchestrator/policy/fixed_rule.h"
+#include "orchestrator/policy/beam_policy.h"
+#include "orchestrator/policy/chain_policy.h"
+#include "orchestrator/policy/fixed_policy.h"
 #include "tests/support/linear_costs.h"
 #include "tests/support/random_marginals.h"
 
@@ -34,12 +34,12 @@ TEST(WideBeamStopsStreamsTest, TheLimitOnNodesBoundsTheWork) {
   std::mt19937 random(1);
   const Marginals marginals = testing::RandomMarginals(random, 15, 512);
   const CostModel costs = testing::LinearCosts();
-  const BeamRule beam(kLargestPolicyNumber, kLargestPolicyNumber);
-  const BeamRule narrow(1, kLargestPolicyNumber);
-  const ChainRule chain(kLargestPolicyNumber);
-  const FixedRule fixed(kLargestPolicyNumber, FixedRule::Source::kDrafter);
-  for (const NamedRule* rule :
-       std::initializer_list<const NamedRule*>{&beam, &narrow, &chain, &fixed}) {
+  const BeamPolicy beam(kLargestPolicyNumber, kLargestPolicyNumber);
+  const BeamPolicy narrow(1, kLargestPolicyNumber);
+  const ChainPolicy chain(kLargestPolicyNumber);
+  const FixedPolicy fixed(kLargestPolicyNumber, FixedPolicy::Source::kDrafter);
+  for (const NamedPolicyKind* rule :
+       std::initializer_list<const NamedPolicyKind*>{&beam, &narrow, &chain, &fixed}) {
     CountedCandidates candidates(marginals);
     const GrownTree grown = rule->Grow(1, candidates, kLimits, 15, costs);
     EXPECT_GE(grown.tree.nodes(), 15);

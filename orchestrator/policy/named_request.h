@@ -1,25 +1,25 @@
-// NamedPolicy: one request under a policy that states the size of its trees (ar, chain, beam,
-// fixed, ngram, bastion, …). It always drafts if its rule wants drafts, in as many rounds as the
+// NamedRequest: one request under a policy that states the size of its trees (ar, chain, beam,
+// fixed, ngram, bastion, …). It always drafts if its kind wants drafts, in as many rounds as the
 // tree needs, and every node of its tree is verified. Without a draft, the prior grows the tree
 // alone if there is one. Only the prior and its weights learn. Thread-compatible.
-#ifndef BASTION_ORCHESTRATOR_POLICY_NAMED_POLICY_H_
-#define BASTION_ORCHESTRATOR_POLICY_NAMED_POLICY_H_
+#ifndef BASTION_ORCHESTRATOR_POLICY_NAMED_REQUEST_H_
+#define BASTION_ORCHESTRATOR_POLICY_NAMED_REQUEST_H_
 
 #include <memory>
 #include <optional>
 
+#include "orchestrator/policy/policy_kind.h"
 #include "orchestrator/policy/request_policy.h"
-#include "orchestrator/policy/tree_rule.h"
 
 namespace bastion {
 
-class NamedPolicy final : public RequestPolicy {
+class NamedRequest final : public RequestPolicy {
  public:
-  // `rule` belongs to context.policy.
-  NamedPolicy(const NamedRule& rule, const PolicyContext& context)
+  // `kind` belongs to context.policy.
+  NamedRequest(const NamedPolicyKind& kind, const PolicyContext& context)
       : RequestPolicy(context),
-        own_rule_(rule.ForRequest()),
-        rule_(own_rule_ != nullptr ? *own_rule_ : rule),
+        own_kind_(kind.ForRequest()),
+        kind_(own_kind_ != nullptr ? *own_kind_ : kind),
         costs_(context.costs) {}
 
   bool planned() const override { return false; }
@@ -35,8 +35,8 @@ class NamedPolicy final : public RequestPolicy {
   // Grows the tree from the draft so far, or from the prior alone.
   void Grow();
 
-  const std::unique_ptr<NamedRule> own_rule_;  // Null if the rule does not learn.
-  const NamedRule& rule_;
+  const std::unique_ptr<NamedPolicyKind> own_kind_;  // Null if the kind does not learn.
+  const NamedPolicyKind& kind_;
   const CostModel* const costs_;
 
   // This cycle.
@@ -46,4 +46,4 @@ class NamedPolicy final : public RequestPolicy {
 
 }  // namespace bastion
 
-#endif  // BASTION_ORCHESTRATOR_POLICY_NAMED_POLICY_H_
+#endif  // BASTION_ORCHESTRATOR_POLICY_NAMED_REQUEST_H_

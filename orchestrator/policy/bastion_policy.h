@@ -16,8 +16,8 @@
 //   n=N       N_max of Algorithm 1. Default: as many nodes as the forward has room for.
 //
 // Thread-safe: no state.
-#ifndef BASTION_ORCHESTRATOR_POLICY_BASTION_RULE_H_
-#define BASTION_ORCHESTRATOR_POLICY_BASTION_RULE_H_
+#ifndef BASTION_ORCHESTRATOR_POLICY_BASTION_POLICY_H_
+#define BASTION_ORCHESTRATOR_POLICY_BASTION_POLICY_H_
 
 #include <algorithm>
 #include <memory>
@@ -26,11 +26,11 @@
 
 #include "orchestrator/cost/cycle_cost.h"
 #include "orchestrator/cost/paper_estimators.h"
-#include "orchestrator/policy/tree_rule.h"
+#include "orchestrator/policy/policy_kind.h"
 
 namespace bastion {
 
-class BastionRule final : public NamedRule {
+class BastionPolicy final : public NamedPolicyKind {
  public:
   struct Options {
     PaperEstimator estimator = {};
@@ -39,8 +39,8 @@ class BastionRule final : public NamedRule {
   };
 
   // Null if the argument is not valid.
-  static std::unique_ptr<const TreeRule> Parse(std::optional<std::string_view> argument);
-  explicit BastionRule(const Options& options) : options_(options) {}
+  static std::unique_ptr<const PolicyKind> Parse(std::optional<std::string_view> argument);
+  explicit BastionPolicy(const Options& options) : options_(options) {}
 
   int CandidatesFor(int max_nodes) const override {
     return std::min(options_.candidates, max_nodes);
@@ -58,10 +58,10 @@ class BastionRule final : public NamedRule {
   const Options options_;
 };
 
-// The rule itself.
+// The policy itself.
 [[nodiscard]] GrownTree GrowToSpeedupStop(TokenId root, Candidates& candidates,
                                           const CycleCost& cost, const TreeLimits& limits);
 
 }  // namespace bastion
 
-#endif  // BASTION_ORCHESTRATOR_POLICY_BASTION_RULE_H_
+#endif  // BASTION_ORCHESTRATOR_POLICY_BASTION_POLICY_H_

@@ -1,31 +1,31 @@
 // chain[:n]: the top-1 path of n nodes; without n, of all positions: DFlash without a tree.
 // linear:K: the same with K nodes, the name that papers use with an autoregressive drafter
 // (Leviathan et al., arXiv 2211.17192). Header-only.
-#ifndef BASTION_ORCHESTRATOR_POLICY_CHAIN_RULE_H_
-#define BASTION_ORCHESTRATOR_POLICY_CHAIN_RULE_H_
+#ifndef BASTION_ORCHESTRATOR_POLICY_CHAIN_POLICY_H_
+#define BASTION_ORCHESTRATOR_POLICY_CHAIN_POLICY_H_
 
 #include <algorithm>
 #include <memory>
 #include <optional>
 #include <string_view>
 
-#include "orchestrator/policy/tree_rule.h"
+#include "orchestrator/policy/policy_kind.h"
 #include "orchestrator/tree/chain.h"
 
 namespace bastion {
 
-class ChainRule final : public NamedRule {
+class ChainPolicy final : public NamedPolicyKind {
  public:
-  static std::unique_ptr<const TreeRule> Parse(std::optional<std::string_view> argument) {
-    if (!argument.has_value()) return std::make_unique<ChainRule>(std::nullopt);
+  static std::unique_ptr<const PolicyKind> Parse(std::optional<std::string_view> argument) {
+    if (!argument.has_value()) return std::make_unique<ChainPolicy>(std::nullopt);
     const std::optional<int> nodes = ParsePolicyNumber(*argument);
-    return nodes.has_value() ? std::make_unique<ChainRule>(nodes) : nullptr;
+    return nodes.has_value() ? std::make_unique<ChainPolicy>(nodes) : nullptr;
   }
-  static std::unique_ptr<const TreeRule> ParseLinear(std::optional<std::string_view> argument) {
+  static std::unique_ptr<const PolicyKind> ParseLinear(std::optional<std::string_view> argument) {
     return argument.has_value() ? Parse(argument) : nullptr;
   }
   // nullopt: all positions.
-  explicit ChainRule(std::optional<int> nodes) : nodes_(nodes) {}
+  explicit ChainPolicy(std::optional<int> nodes) : nodes_(nodes) {}
 
   int CandidatesFor(int max_nodes) const override { return std::min(1, max_nodes); }
   int max_rounds() const override { return nodes_.value_or(kDefaultRounds); }
@@ -42,4 +42,4 @@ class ChainRule final : public NamedRule {
 
 }  // namespace bastion
 
-#endif  // BASTION_ORCHESTRATOR_POLICY_CHAIN_RULE_H_
+#endif  // BASTION_ORCHESTRATOR_POLICY_CHAIN_POLICY_H_

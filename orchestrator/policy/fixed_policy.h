@@ -1,28 +1,28 @@
 // fixed:N: the best-first tree of N nodes (DDTree, Algorithm 1). ngram:N: the same from the
 // transition prior alone, without drafts. Header-only.
-#ifndef BASTION_ORCHESTRATOR_POLICY_FIXED_RULE_H_
-#define BASTION_ORCHESTRATOR_POLICY_FIXED_RULE_H_
+#ifndef BASTION_ORCHESTRATOR_POLICY_FIXED_POLICY_H_
+#define BASTION_ORCHESTRATOR_POLICY_FIXED_POLICY_H_
 
 #include <algorithm>
 #include <memory>
 #include <optional>
 #include <string_view>
 
-#include "orchestrator/policy/tree_rule.h"
+#include "orchestrator/policy/policy_kind.h"
 #include "orchestrator/tree/best_first.h"
 
 namespace bastion {
 
-class FixedRule final : public NamedRule {
+class FixedPolicy final : public NamedPolicyKind {
  public:
   enum class Source { kDrafter, kPriorAlone };
 
   template <Source source>
-  static std::unique_ptr<const TreeRule> Parse(std::optional<std::string_view> argument) {
+  static std::unique_ptr<const PolicyKind> Parse(std::optional<std::string_view> argument) {
     const std::optional<int> nodes = ParsePolicyNumber(argument.value_or(""));
-    return nodes.has_value() ? std::make_unique<FixedRule>(*nodes, source) : nullptr;
+    return nodes.has_value() ? std::make_unique<FixedPolicy>(*nodes, source) : nullptr;
   }
-  FixedRule(int nodes, Source source) : nodes_(nodes), source_(source) {}
+  FixedPolicy(int nodes, Source source) : nodes_(nodes), source_(source) {}
 
   bool wants_draft() const override { return source_ == Source::kDrafter; }
   bool needs_prior() const override { return source_ == Source::kPriorAlone; }
@@ -43,4 +43,4 @@ class FixedRule final : public NamedRule {
 
 }  // namespace bastion
 
-#endif  // BASTION_ORCHESTRATOR_POLICY_FIXED_RULE_H_
+#endif  // BASTION_ORCHESTRATOR_POLICY_FIXED_POLICY_H_

@@ -1,12 +1,12 @@
 // ar: plain decoding. No drafts, no nodes. Header-only.
-#ifndef BASTION_ORCHESTRATOR_POLICY_AR_RULE_H_
-#define BASTION_ORCHESTRATOR_POLICY_AR_RULE_H_
+#ifndef BASTION_ORCHESTRATOR_POLICY_AR_POLICY_H_
+#define BASTION_ORCHESTRATOR_POLICY_AR_POLICY_H_
 
-#include "orchestrator/policy/tree_rule.h"
+#include "orchestrator/policy/policy_kind.h"
 
 namespace bastion {
 
-class ArRule final : public NamedRule {
+class ArPolicy final : public NamedPolicyKind {
  public:
   bool wants_draft() const override { return false; }
   int CandidatesFor(int /*max_nodes*/) const override { return 0; }
@@ -18,4 +18,4 @@ class ArRule final : public NamedRule {
 
 }  // namespace bastion
 
-#endif  // BASTION_ORCHESTRATOR_POLICY_AR_RULE_H_
+#endif  // BASTION_ORCHESTRATOR_POLICY_AR_POLICY_H_

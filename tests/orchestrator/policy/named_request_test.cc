@@ -1,5 +1,5 @@
 // Tests the policies that state the size of their trees.
-#include "orchestrator/policy/named_policy.h"
+#include "orchestrator/policy/named_request.h"
 
 #include <map>
 #include <string>
@@ -16,9 +16,9 @@
 namespace bastion {
 namespace {
 
-using NamedPolicyTest = PolicyFixture;
+using NamedRequestTest = PolicyFixture;
 
-TEST_F(NamedPolicyTest, EveryPolicyGrowsItsTree) {
+TEST_F(NamedRequestTest, EveryPolicyGrowsItsTree) {
   EXPECT_EQ(Grow("ar").tree, DraftTree(kRoot));
   EXPECT_EQ(Grow("chain").tree, GrowChain(kRoot, candidates_, 15));
   EXPECT_EQ(Grow("chain:4").tree, GrowChain(kRoot, candidates_, 4));
@@ -33,7 +33,7 @@ TEST_F(NamedPolicyTest, EveryPolicyGrowsItsTree) {
   EXPECT_EQ(grown.tree, GrowBestFirst(kRoot, candidates_, grown.tree.nodes()));
 }
 
-TEST_F(NamedPolicyTest, AllNodesAreCertainAndAllDraftsRequired) {
+TEST_F(NamedRequestTest, AllNodesAreCertainAndAllDraftsRequired) {
   for (const char* policy : {"chain", "beam:4x15", "fixed:48", "bastion"}) {
     const std::unique_ptr<RequestPolicy> request = Request(policy);
     EXPECT_FALSE(request->planned()) << policy;
@@ -49,7 +49,7 @@ TEST_F(NamedPolicyTest, AllNodesAreCertainAndAllDraftsRequired) {
   }
 }
 
-TEST_F(NamedPolicyTest, NoPolicyExceedsTheLimits) {
+TEST_F(NamedRequestTest, NoPolicyExceedsTheLimits) {
   for (const char* policy : {"ar", "chain", "chain:4", "beam:4x15", "fixed:48", "bastion"}) {
     for (const int nodes : {0, 1, 3, 40}) {
       for (const int depth : {0, 1, 2, 15}) {
@@ -64,7 +64,7 @@ TEST_F(NamedPolicyTest, NoPolicyExceedsTheLimits) {
   }
 }
 
-TEST_F(NamedPolicyTest, ReportsWhyTheTreeStoppedGrowing) {
+TEST_F(NamedRequestTest, ReportsWhyTheTreeStoppedGrowing) {
   EXPECT_EQ(Grow("fixed:48", {100, 20, 15}).reason, BudgetReason::kRows);
   EXPECT_EQ(Grow("beam:4x15", {100, 20, 15}).reason, BudgetReason::kRows);
   EXPECT_EQ(Grow("chain", {100, 127, 3}).reason, BudgetReason::kLength);
@@ -77,7 +77,7 @@ TEST_F(NamedPolicyTest, ReportsWhyTheTreeStoppedGrowing) {
   EXPECT_EQ(Grow("chain:4").reason, BudgetReason::kExhausted);
 }
 
-TEST_F(NamedPolicyTest, AFailedDraftLeadsToAPlainStep) {
+TEST_F(NamedRequestTest, AFailedDraftLeadsToAPlainStep) {
   for (const char* policy : {"chain", "beam:4x15", "fixed:48", "bastion"}) {
     const GrownTree grown = Grow(*Request(policy), kRoot, Marginals());
     EXPECT_EQ(grown.tree, DraftTree(kRoot)) << policy;
@@ -86,7 +86,7 @@ TEST_F(NamedPolicyTest, AFailedDraftLeadsToAPlainStep) {
   }
 }
 
-TEST_F(NamedPolicyTest, DoesNotDraftWithoutRoomForNodes) {
+TEST_F(NamedRequestTest, DoesNotDraftWithoutRoomForNodes) {
   for (const char* policy : {"ar", "chain", "beam:4x15", "fixed:48", "bastion"}) {
     for (const TreeLimits& limits : {TreeLimits{100, 0, 15}, TreeLimits{100, 127, 0}}) {
       const std::unique_ptr<RequestPolicy> request = Request(policy);
@@ -99,7 +99,7 @@ TEST_F(NamedPolicyTest, DoesNotDraftWithoutRoomForNodes) {
   EXPECT_EQ(ar->NextRound(), nullptr);
 }
 
-TEST_F(NamedPolicyTest, WithAPriorEveryTreeIsValid) {
+TEST_F(NamedRequestTest, WithAPriorEveryTreeIsValid) {
   for (const char* policy : {"chain+prior", "chain:4+prior", "beam:4x15+prior", "fixed:48+prior",
                              "bastion+prior", "ngram:48"}) {
     for (const TreeLimits& limits :
@@ -133,7 +133,7 @@ GrownTree GrowInRounds(RequestPolicy& request, const testing::NodeOracle& oracle
   return request.Finish(0, proposal.end);
 }
 
-TEST_F(NamedPolicyTest, RoundsFindTheTreeThatAllExpandedNodesWouldGive) {
+TEST_F(NamedRequestTest, RoundsFindTheTreeThatAllExpandedNodesWouldGive) {
   for (uint32_t seed = 0; seed < 30; ++seed) {
     const testing::NodeOracle oracle(seed, 4, 1 + seed % 4 * 4);
     CycleDraft all = oracle.Full(6);
@@ -153,7 +153,7 @@ TEST_F(NamedPolicyTest, RoundsFindTheTreeThatAllExpandedNodesWouldGive) {
   }
 }
 
-TEST_F(NamedPolicyTest, AChainTakesOneRoundPerNode) {
+TEST_F(NamedRequestTest, AChainTakesOneRoundPerNode) {
   const testing::NodeOracle oracle(1, 4);
   int rounds = 0, nodes = 0;
   const GrownTree grown = GrowInRounds(*Request("linear:6"), oracle, &rounds, &nodes);
@@ -167,7 +167,7 @@ TEST_F(NamedPolicyTest, AChainTakesOneRoundPerNode) {
   EXPECT_EQ(GrowInRounds(*Request("chain"), oracle, &rounds).tree.nodes(), kDefaultRounds);
 }
 
-TEST_F(NamedPolicyTest, DynaTreeDrivesTheDrafterLikeItsAlgorithm) {
+TEST_F(NamedRequestTest, DynaTreeDrivesTheDrafterLikeItsAlgorithm) {
   const auto request = Request("dynatree:d0=3,dmax=5,n=24,w=0");
   for (uint32_t seed = 0; seed < 40; ++seed) {
     const testing::NodeOracle oracle(seed, 5, 1 + seed % 5 * 3);
@@ -188,7 +188,7 @@ TEST_F(NamedPolicyTest, DynaTreeDrivesTheDrafterLikeItsAlgorithm) {
   }
 }
 
-TEST_F(NamedPolicyTest, BastionTakesFurtherRoundsOnlyWhileTheyPay) {
+TEST_F(NamedRequestTest, BastionTakesFurtherRoundsOnlyWhileTheyPay) {
   const testing::NodeOracle oracle(1, 4, 8);
   const auto rounds_at = [&](absl::Duration round_time) {
     costs_ = testing::LinearCosts();
@@ -205,7 +205,7 @@ TEST_F(NamedPolicyTest, BastionTakesFurtherRoundsOnlyWhileTheyPay) {
   EXPECT_GT(rounds_at(absl::Microseconds(1)), 2);
 }
 
-TEST_F(NamedPolicyTest, ADrafterThatFailsBetweenRoundsLeavesTheTreeSoFar) {
+TEST_F(NamedRequestTest, ADrafterThatFailsBetweenRoundsLeavesTheTreeSoFar) {
   const testing::NodeOracle oracle(1, 4);
   const auto request = Request("linear:6");
   request->Begin(50, {100, 127, 127}, {});
@@ -220,7 +220,7 @@ TEST_F(NamedPolicyTest, ADrafterThatFailsBetweenRoundsLeavesTheTreeSoFar) {
   EXPECT_TRUE(grown.drafted);
 }
 
-TEST_F(NamedPolicyTest, NgramCopiesWithoutADraft) {
+TEST_F(NamedRequestTest, NgramCopiesWithoutADraft) {
   const std::unique_ptr<RequestPolicy> request = PriorRequest("ngram:4");
   request->Begin(1, kWide, Flat(0));
   EXPECT_EQ(request->NextRound(), nullptr);
@@ -231,7 +231,7 @@ TEST_F(NamedPolicyTest, NgramCopiesWithoutADraft) {
   EXPECT_FALSE(grown.drafted);
 }
 
-TEST_F(NamedPolicyTest, EmptyDraftsAreReplacedByDraftFreeTrees) {
+TEST_F(NamedRequestTest, EmptyDraftsAreReplacedByDraftFreeTrees) {
   for (const char* policy : {"chain+prior", "fixed:8+prior", "bastion+prior"}) {
     const GrownTree grown = Grow(*PriorRequest(policy), 1, Marginals());
     EXPECT_GE(grown.tree.nodes(), 3) << policy;
@@ -243,7 +243,7 @@ TEST_F(NamedPolicyTest, EmptyDraftsAreReplacedByDraftFreeTrees) {
   }
 }
 
-TEST_F(NamedPolicyTest, SiblingsOfTheSpineGetDifferentChildren) {
+TEST_F(NamedRequestTest, SiblingsOfTheSpineGetDifferentChildren) {
   // The draft is 40 or 2, then 41 or 42. In the prompt, 3 always follows 2.
   marginals_ = testing::MarginalsOf({{0.6, 0.4}, {0.5, 0.5}});
   marginals_.tokens = {40, 2, 41, 42};
@@ -258,13 +258,13 @@ TEST_F(NamedPolicyTest, SiblingsOfTheSpineGetDifferentChildren) {
   EXPECT_NE(best_child[40], 3);
 }
 
-TEST_F(NamedPolicyTest, AFixedBudgetCanUseManyChildrenOfOneNode) {
+TEST_F(NamedRequestTest, AFixedBudgetCanUseManyChildrenOfOneNode) {
   marginals_ = testing::MarginalsOf({std::vector<double>(64, 1.0 / 64)});
   const auto coupled = Policy::Parse("fixed:60+coupled")->NewRequest(false, &costs_, &memory_);
   EXPECT_EQ(Grow(*coupled, kRoot, marginals_).tree.nodes(), 60);
 }
 
-TEST_F(NamedPolicyTest, WithoutAVocabularyThePriorHasNoEffect) {
+TEST_F(NamedRequestTest, WithoutAVocabularyThePriorHasNoEffect) {
   EXPECT_EQ(Grow("fixed:16+prior").tree, Grow("fixed:16").tree);
 }
 

@@ -1,4 +1,4 @@
-#include "orchestrator/policy/adaptive_policy.h"
+#include "orchestrator/policy/adaptive_request.h"
 
 #include <cmath>
 #include <numeric>
@@ -10,7 +10,7 @@
 namespace bastion {
 namespace {
 
-using AdaptivePolicyTest = PolicyFixture;
+using AdaptiveRequestTest = PolicyFixture;
 
 // The drafts that the next cycle expects, as expected accepted nodes. 0: it would not draft.
 double ExpectedGain(RequestPolicy& request, TokenId root = kRoot) {
@@ -20,7 +20,7 @@ double ExpectedGain(RequestPolicy& request, TokenId root = kRoot) {
   return round == nullptr ? 0 : round->proposal.with.Sum();
 }
 
-TEST_F(AdaptivePolicyTest, OffersTheBestFirstTreeOfItsDraft) {
+TEST_F(AdaptiveRequestTest, OffersTheBestFirstTreeOfItsDraft) {
   const std::unique_ptr<RequestPolicy> request = Request("adaptive");
   EXPECT_TRUE(request->planned());
   request->Begin(kRoot, kWide, Flat(0.05));
@@ -41,7 +41,7 @@ TEST_F(AdaptivePolicyTest, OffersTheBestFirstTreeOfItsDraft) {
   EXPECT_TRUE(grown.drafted);
 }
 
-TEST_F(AdaptivePolicyTest, KeepsTheNodesThatThePlannerChose) {
+TEST_F(AdaptiveRequestTest, KeepsTheNodesThatThePlannerChose) {
   const std::unique_ptr<RequestPolicy> request = Request("adaptive");
   request->Begin(kRoot, kWide, Flat(0.01));
   ASSERT_NE(request->NextRound(), nullptr);
@@ -52,7 +52,7 @@ TEST_F(AdaptivePolicyTest, KeepsTheNodesThatThePlannerChose) {
   EXPECT_EQ(grown.reason, BudgetReason::kCost);
 }
 
-TEST_F(AdaptivePolicyTest, NeverExceedsTheLimits) {
+TEST_F(AdaptiveRequestTest, NeverExceedsTheLimits) {
   for (const char* policy : {"adaptive", "adaptive+coupled", "adaptive+prior", "default"}) {
     for (const int nodes : {0, 1, 3, 40}) {
       for (const int depth : {0, 1, 2, 15}) {
@@ -68,14 +68,14 @@ TEST_F(AdaptivePolicyTest, NeverExceedsTheLimits) {
   }
 }
 
-TEST_F(AdaptivePolicyTest, ReportsTheLimitOfTheRequest) {
+TEST_F(AdaptiveRequestTest, ReportsTheLimitOfTheRequest) {
   const TreeLimits limits = {100, 2, 15, BudgetReason::kRequestLimit};
   EXPECT_EQ(Grow("adaptive", limits).reason, BudgetReason::kRequestLimit);
   EXPECT_EQ(Grow("adaptive", {100, 0, 0, BudgetReason::kRequestLimit}).reason,
             BudgetReason::kRequestLimit);
 }
 
-TEST_F(AdaptivePolicyTest, OffersNothingWithoutDraftAndPrior) {
+TEST_F(AdaptiveRequestTest, OffersNothingWithoutDraftAndPrior) {
   const std::unique_ptr<RequestPolicy> request = Request("adaptive");
   const GrownTree grown = GrowWithoutDraft(*request, kRoot);
   EXPECT_EQ(grown.tree, DraftTree(kRoot));
@@ -83,7 +83,7 @@ TEST_F(AdaptivePolicyTest, OffersNothingWithoutDraftAndPrior) {
   EXPECT_FALSE(grown.drafted);
 }
 
-TEST_F(AdaptivePolicyTest, AnEmptyDraftLeadsToAPlainStepAndAPause) {
+TEST_F(AdaptiveRequestTest, AnEmptyDraftLeadsToAPlainStepAndAPause) {
   const std::unique_ptr<RequestPolicy> request = Request("adaptive");
   int drafts = 0;
   constexpr int kCycles = 300;
@@ -107,7 +107,7 @@ TEST_F(AdaptivePolicyTest, AnEmptyDraftLeadsToAPlainStepAndAPause) {
   EXPECT_GT(ExpectedGain(*request), 0);
 }
 
-TEST_F(AdaptivePolicyTest, LearnsThatItsDraftsAreWrong) {
+TEST_F(AdaptiveRequestTest, LearnsThatItsDraftsAreWrong) {
   const std::unique_ptr<RequestPolicy> first = Request("adaptive");
   const double before = ExpectedGain(*first);
   double offered = 0;
@@ -125,7 +125,7 @@ TEST_F(AdaptivePolicyTest, LearnsThatItsDraftsAreWrong) {
             0.9 * before);
 }
 
-TEST_F(AdaptivePolicyTest, NamedPoliciesTeachItNothing) {
+TEST_F(AdaptiveRequestTest, NamedPoliciesTeachItNothing) {
   const double before = ExpectedGain(*Request("adaptive"));
   for (const char* policy : {"ar", "chain", "fixed:48", "bastion"}) {
     const std::unique_ptr<RequestPolicy> request = Request(policy);
@@ -137,7 +137,7 @@ TEST_F(AdaptivePolicyTest, NamedPoliciesTeachItNothing) {
   EXPECT_EQ(ExpectedGain(*Request("adaptive")), before);
 }
 
-TEST_F(AdaptivePolicyTest, ADraftFreeTreeCopiesTheText) {
+TEST_F(AdaptiveRequestTest, ADraftFreeTreeCopiesTheText) {
   const std::unique_ptr<RequestPolicy> request = PriorRequest("adaptive+prior");
   TokenId root = 1;
   double tokens = 0;
@@ -153,7 +153,7 @@ TEST_F(AdaptivePolicyTest, ADraftFreeTreeCopiesTheText) {
   EXPECT_GT(tokens / 50, 8);
 }
 
-TEST_F(AdaptivePolicyTest, ARepetitionExpectsLittleFromADraft) {
+TEST_F(AdaptiveRequestTest, ARepetitionExpectsLittleFromADraft) {
   const std::unique_ptr<RequestPolicy> request = PriorRequest("adaptive+prior");
   TokenId root = 1;
   for (int cycle = 0; cycle < 60; ++cycle) {
@@ -170,7 +170,7 @@ TEST_F(AdaptivePolicyTest, ARepetitionExpectsLittleFromADraft) {
   EXPECT_LT(round->proposal.with.Sum(), round->proposal.without.Sum() + 1);
 }
 
-TEST_F(AdaptivePolicyTest, AFailedDraftLeavesTheDraftFreeTree) {
+TEST_F(AdaptiveRequestTest, AFailedDraftLeavesTheDraftFreeTree) {
   for (const char* policy : {"adaptive+prior", "default"}) {
     const GrownTree grown = Grow(*PriorRequest(policy), 1, Marginals());
     EXPECT_GE(grown.tree.nodes(), 3) << policy;
@@ -179,13 +179,13 @@ TEST_F(AdaptivePolicyTest, AFailedDraftLeavesTheDraftFreeTree) {
   }
 }
 
-TEST_F(AdaptivePolicyTest, APromptWithInvalidTokensIsHarmless) {
+TEST_F(AdaptiveRequestTest, APromptWithInvalidTokensIsHarmless) {
   const std::unique_ptr<RequestPolicy> request = PriorRequest("adaptive+prior");
   request->ObservePrompt({5, 1 << 30, -7, kVocabulary});
   EXPECT_GT(Grow(*request, kVocabulary, marginals_).tree.rows(), 1);
 }
 
-TEST_F(AdaptivePolicyTest, OffersMoreNodesTheMoreItsTokensCount) {
+TEST_F(AdaptiveRequestTest, OffersMoreNodesTheMoreItsTokensCount) {
   std::vector<size_t> offered;
   for (const double weight : {0.5, 1.0, 2.0}) {
     const std::unique_ptr<RequestPolicy> request = Request("adaptive");
@@ -201,7 +201,7 @@ TEST_F(AdaptivePolicyTest, OffersMoreNodesTheMoreItsTokensCount) {
   EXPECT_LT(offered[1], offered[2]);
 }
 
-TEST_F(AdaptivePolicyTest, RequestsFewerCandidatesWhereNodesAreExpensive) {
+TEST_F(AdaptiveRequestTest, RequestsFewerCandidatesWhereNodesAreExpensive) {
   const std::unique_ptr<RequestPolicy> request = Request("adaptive");
   request->Begin(kRoot, kWide, Flat(0.5));
   EXPECT_EQ(request->NextRound()->candidates, 4);
@@ -214,7 +214,7 @@ TEST_F(AdaptivePolicyTest, RequestsFewerCandidatesWhereNodesAreExpensive) {
 
 // ---- drafters that expand nodes in rounds ----
 
-TEST_F(AdaptivePolicyTest, OffersFurtherRoundsForTheNodesWhoseChildrenCanPay) {
+TEST_F(AdaptiveRequestTest, OffersFurtherRoundsForTheNodesWhoseChildrenCanPay) {
   const std::unique_ptr<RequestPolicy> request = Request("adaptive");
   const testing::NodeOracle oracle(1, 8, 6);
   request->Begin(kRoot, kWide, Flat(0.05));
@@ -249,7 +249,7 @@ TEST_F(AdaptivePolicyTest, OffersFurtherRoundsForTheNodesWhoseChildrenCanPay) {
   request->Observe(grown, {{}, kOther});
 }
 
-TEST_F(AdaptivePolicyTest, ABlockDrafterServesOneRound) {
+TEST_F(AdaptiveRequestTest, ABlockDrafterServesOneRound) {
   const std::unique_ptr<RequestPolicy> request = Request("adaptive");
   request->Begin(kRoot, kWide, Flat(0.01));
   ASSERT_NE(request->NextRound(), nullptr);

@@ -1,9 +1,9 @@
-// TreeRule: what the base name of a policy means: "fixed:16", "chain", "adaptive". One class per
-// base name, each in a file of its own (fixed_rule.h, chain_rule.h, …). The grammar in policy.cc
-// lists them. Immutable, shared by all requests of the policy, unless stated otherwise.
+// PolicyKind: what the base name of a policy means: "fixed:16", "chain", "adaptive". One class per
+// base name, each in a file of its own (fixed_policy.h, chain_policy.h, …). The grammar in
+// policy.cc lists them. Immutable, shared by all requests of the policy, unless stated otherwise.
 // Thread-safe.
-#ifndef BASTION_ORCHESTRATOR_POLICY_TREE_RULE_H_
-#define BASTION_ORCHESTRATOR_POLICY_TREE_RULE_H_
+#ifndef BASTION_ORCHESTRATOR_POLICY_POLICY_KIND_H_
+#define BASTION_ORCHESTRATOR_POLICY_POLICY_KIND_H_
 
 #include <memory>
 #include <optional>
@@ -27,7 +27,7 @@ class SharedLearning;
 inline constexpr int kLargestPolicyNumber = 4096;
 // More children of one node are never worth their cost.
 inline constexpr int kMaxUsefulCandidates = 64;
-// The rounds of a tree whose rule does not name its depth. As deep as the blocks of published block
+// The rounds of a tree whose kind does not name its depth. As deep as the blocks of published block
 // drafters.
 inline constexpr int kDefaultRounds = 15;
 
@@ -43,12 +43,12 @@ struct PolicyContext {
   SharedLearning* memory = nullptr;
 };
 
-class TreeRule {
+class PolicyKind {
  public:
-  virtual ~TreeRule() = default;
+  virtual ~PolicyKind() = default;
   // False if no cycle ever needs a draft.
   [[nodiscard]] virtual bool wants_draft() const { return true; }
-  // True if the rule cannot work without a transition prior.
+  // True if the policy cannot work without a transition prior.
   [[nodiscard]] virtual bool needs_prior() const { return false; }
   // K, the number of candidates per position that suffices for trees of at most `max_nodes` nodes.
   [[nodiscard]] virtual int CandidatesFor(int max_nodes) const = 0;
@@ -56,14 +56,14 @@ class TreeRule {
       const PolicyContext& context) const = 0;
 };
 
-// Parses a rule that takes no argument. Null if there is one.
-template <typename Rule>
-[[nodiscard]] std::unique_ptr<const TreeRule> ParseWithoutArgument(
+// Parses a policy that takes no argument. Null if there is one.
+template <typename Kind>
+[[nodiscard]] std::unique_ptr<const PolicyKind> ParseWithoutArgument(
     std::optional<std::string_view> argument) {
-  return argument.has_value() ? nullptr : std::make_unique<const Rule>();
+  return argument.has_value() ? nullptr : std::make_unique<const Kind>();
 }
 
-// A further round that a rule could use.
+// A further round that a policy could use.
 struct FurtherRound {
   const DraftTree& tree;             // As grown from the rounds so far.
   absl::Span<const TreePath> paths;  // The nodes to expand, sorted.
@@ -71,19 +71,19 @@ struct FurtherRound {
   const TreeLimits& limits;
 };
 
-// A rule that grows each tree by itself, without regard to other requests: all procedures of the
+// A policy that grows each tree by itself, without regard to other requests: all procedures of the
 // papers. Immutable, except copies for one request (ForRequest).
 //
 // With a drafter that expands nodes in rounds, the tree is grown again after each round, and the
-// nodes whose candidates Grow asked for in vain are expanded in the next one. So a rule is written
-// once, for block drafters and for autoregressive ones. Best-first trees, for example, are exact:
-// the rounds end when the children of all nodes that could have one in the tree are known.
-class NamedRule : public TreeRule {
+// nodes whose candidates Grow asked for in vain are expanded in the next one. So a policy is
+// written once, for block drafters and for autoregressive ones. Best-first trees, for example, are
+// exact: the rounds end when the children of all nodes that could have one in the tree are known.
+class NamedPolicyKind : public PolicyKind {
  public:
   // The number of rounds after which the tree is final, for a drafter that expands nodes.
   [[nodiscard]] virtual int max_rounds() const { return kDefaultRounds; }
-  // True if a further round is expected to pay. The rules that name the size of their trees always
-  // need their rounds.
+  // True if a further round is expected to pay. The policies that name the size of their trees
+  // always need their rounds.
   [[nodiscard]] virtual bool RoundPays(const FurtherRound& /*round*/,
                                        const CostModel& /*costs*/) const {
     return true;
@@ -94,9 +94,9 @@ class NamedRule : public TreeRule {
                                        const CostModel& costs) const = 0;
   [[nodiscard]] std::unique_ptr<RequestPolicy> NewRequest(const PolicyContext& context) const final;
 
-  // A rule that learns from the cycles of a request returns a copy of itself for the request. Null:
-  // the rule does not learn.
-  [[nodiscard]] virtual std::unique_ptr<NamedRule> ForRequest() const { return nullptr; }
+  // A policy that learns from the cycles of a request returns a copy of itself for the request.
+  // Null: the policy does not learn.
+  [[nodiscard]] virtual std::unique_ptr<NamedPolicyKind> ForRequest() const { return nullptr; }
   // The target accepted `accepted` nodes of `tree`. Called for copies only.
   virtual void Observe(const DraftTree& /*tree*/, int /*accepted*/) {}
 
@@ -108,4 +108,4 @@ class NamedRule : public TreeRule {
 
 }  // namespace bastion
 
-#endif  // BASTION_ORCHESTRATOR_POLICY_TREE_RULE_H_
+#endif  // BASTION_ORCHESTRATOR_POLICY_POLICY_KIND_H_

@@ -1,4 +1,4 @@
-#include "orchestrator/policy/assisted_rule.h"
+#include "orchestrator/policy/assisted_policy.h"
 
 #include <cmath>
 
@@ -23,26 +23,26 @@ DraftTree ChainOf(const std::vector<double>& probabilities) {
   return tree;
 }
 
-int NodesAfter(const AssistedRule& rule, const std::vector<double>& probabilities) {
+int NodesAfter(const AssistedPolicy& policy, const std::vector<double>& probabilities) {
   testing::Probabilities all;
   for (const double probability : probabilities) all.push_back({probability});
   const Marginals marginals = testing::MarginalsOf(all);
   const CostModel costs = testing::LinearCosts();
-  return rule
-      .Grow(1, testing::Borrow(DraftCandidates(marginals)), kWide, AssistedRule::kTokens, costs)
+  return policy
+      .Grow(1, testing::Borrow(DraftCandidates(marginals)), kWide, AssistedPolicy::kTokens, costs)
       .tree.nodes();
 }
 
-TEST(AssistedRuleTest, DraftsTwentyTokensWhileConfident) {
-  EXPECT_EQ(NodesAfter(AssistedRule(), std::vector<double>(30, 0.9)), 20);
+TEST(AssistedPolicyTest, DraftsTwentyTokensWhileConfident) {
+  EXPECT_EQ(NodesAfter(AssistedPolicy(), std::vector<double>(30, 0.9)), 20);
 }
 
-TEST(AssistedRuleTest, StopsAfterTheFirstTokenBelowTheThreshold) {
-  EXPECT_EQ(NodesAfter(AssistedRule(), {0.9, 0.5, 0.41, 0.39, 0.9}), 4);
-  EXPECT_EQ(NodesAfter(AssistedRule(), {0.1, 0.9}), 1);
+TEST(AssistedPolicyTest, StopsAfterTheFirstTokenBelowTheThreshold) {
+  EXPECT_EQ(NodesAfter(AssistedPolicy(), {0.9, 0.5, 0.41, 0.39, 0.9}), 4);
+  EXPECT_EQ(NodesAfter(AssistedPolicy(), {0.1, 0.9}), 1);
 }
 
-TEST(AssistedRuleTest, TheBestThresholdWeighsFalseNegativesThreeTimes) {
+TEST(AssistedPolicyTest, TheBestThresholdWeighsFalseNegativesThreeTimes) {
   // At 0.8: no rejected of 2 passes, 1 of 4 accepted passes: 0 + 3 * 3/4 = 2.25.
   // At 0.5: 1 of 2 and 3 of 4: 0.5 + 3 * 1/4 = 1.25. At 0.3: 1 of 2 and 4 of 4: 0.5. At 0.2: 1.
   const std::vector<AssistedToken> tokens = {{0.8, true}, {0.7, true}, {0.6, false},
@@ -54,22 +54,22 @@ TEST(AssistedRuleTest, TheBestThresholdWeighsFalseNegativesThreeTimes) {
       BestThreshold(std::vector<AssistedToken>{{0.9, true}, {0.5, true}, {0.5, false}}), 0.5);
 }
 
-TEST(AssistedRuleTest, LearnsTheThresholdFromMoreThanFiveTokensOfBothKinds) {
-  AssistedRule rule;
-  rule.Observe(ChainOf({0.9, 0.8, 0.7, 0.6, 0.5}), 5);
-  EXPECT_EQ(rule.threshold(), 0.4);  // Five tokens, all accepted.
-  rule.Observe(ChainOf({0.95, 0.6, 0.3}), 2);
-  EXPECT_NEAR(rule.threshold(), 0.5, 1e-6);  // The rejected token had 0.3.
-  rule.Observe(ChainOf({0.9, 0.1, 0.9, 0.9}), 0);
+TEST(AssistedPolicyTest, LearnsTheThresholdFromMoreThanFiveTokensOfBothKinds) {
+  AssistedPolicy policy;
+  policy.Observe(ChainOf({0.9, 0.8, 0.7, 0.6, 0.5}), 5);
+  EXPECT_EQ(policy.threshold(), 0.4);  // Five tokens, all accepted.
+  policy.Observe(ChainOf({0.95, 0.6, 0.3}), 2);
+  EXPECT_NEAR(policy.threshold(), 0.5, 1e-6);  // The rejected token had 0.3.
+  policy.Observe(ChainOf({0.9, 0.1, 0.9, 0.9}), 0);
   // Only the first rejected token of a cycle counts: 0.9 was rejected, what follows says nothing.
-  EXPECT_NEAR(rule.threshold(), 0.5, 1e-6);
+  EXPECT_NEAR(policy.threshold(), 0.5, 1e-6);
 }
 
-TEST(AssistedRuleTest, EveryRequestHasItsOwnHistory) {
-  const AssistedRule rule;
-  const std::unique_ptr<NamedRule> own = rule.ForRequest();
+TEST(AssistedPolicyTest, EveryRequestHasItsOwnHistory) {
+  const AssistedPolicy policy;
+  const std::unique_ptr<NamedPolicyKind> own = policy.ForRequest();
   own->Observe(ChainOf({0.9, 0.8, 0.7, 0.6, 0.5, 0.1}), 5);
-  EXPECT_NE(static_cast<const AssistedRule&>(*own).threshold(), rule.threshold());
+  EXPECT_NE(static_cast<const AssistedPolicy&>(*own).threshold(), policy.threshold());
 }
 
 }  // namespace

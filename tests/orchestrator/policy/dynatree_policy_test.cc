@@ -1,4 +1,4 @@
-#include "orchestrator/policy/dynatree_rule.h"
+#include "orchestrator/policy/dynatree_policy.h"
 
 #include "gtest/gtest.h"
 
@@ -6,9 +6,9 @@ namespace bastion {
 namespace {
 
 DynaTreeShape ShapeOf(std::string_view argument) {
-  const std::unique_ptr<const TreeRule> rule = DynaTreeRule::Parse(argument);
-  EXPECT_NE(rule, nullptr) << argument;
-  return rule == nullptr ? DynaTreeShape() : static_cast<const DynaTreeRule&>(*rule).shape();
+  const std::unique_ptr<const PolicyKind> policy = DynaTreePolicy::Parse(argument);
+  EXPECT_NE(policy, nullptr) << argument;
+  return policy == nullptr ? DynaTreeShape() : static_cast<const DynaTreePolicy&>(*policy).shape();
 }
 
 // A chain of `nodes` nodes.
@@ -18,10 +18,10 @@ DraftTree ChainOfNodes(int nodes) {
   return tree;
 }
 
-TEST(DynaTreeRuleTest, DefaultsAreThePapers) {
-  const auto rule = DynaTreeRule::Parse(std::nullopt);
-  ASSERT_NE(rule, nullptr);
-  const DynaTreeShape& shape = static_cast<const DynaTreeRule&>(*rule).shape();
+TEST(DynaTreePolicyTest, DefaultsAreThePapers) {
+  const auto policy = DynaTreePolicy::Parse(std::nullopt);
+  ASSERT_NE(policy, nullptr);
+  const DynaTreeShape& shape = static_cast<const DynaTreePolicy&>(*policy).shape();
   EXPECT_EQ(shape.base_depth, 5);
   EXPECT_EQ(shape.max_depth, 8);
   EXPECT_EQ(shape.min_branches, 1);
@@ -31,7 +31,7 @@ TEST(DynaTreeRuleTest, DefaultsAreThePapers) {
   EXPECT_EQ(shape.prune, 0.03);
 }
 
-TEST(DynaTreeRuleTest, OptionsChangeTheShape) {
+TEST(DynaTreePolicyTest, OptionsChangeTheShape) {
   const DynaTreeShape shape = ShapeOf("d0=3,dmax=6,high=0.8,low=0.2,n=64,bmax=4,prune=0.05");
   EXPECT_EQ(shape.base_depth, 3);
   EXPECT_EQ(shape.max_depth, 6);
@@ -42,7 +42,7 @@ TEST(DynaTreeRuleTest, OptionsChangeTheShape) {
   EXPECT_EQ(shape.prune, 0.05);
 }
 
-TEST(DynaTreeRuleTest, TheFixedTreeHasThePapersSizeUnlessSaidOtherwise) {
+TEST(DynaTreePolicyTest, TheFixedTreeHasThePapersSizeUnlessSaidOtherwise) {
   const DynaTreeShape shape = ShapeOf("fixed");
   EXPECT_EQ(shape.max_depth, 5);
   EXPECT_EQ(shape.min_branches, 2);
@@ -51,19 +51,19 @@ TEST(DynaTreeRuleTest, TheFixedTreeHasThePapersSizeUnlessSaidOtherwise) {
   EXPECT_EQ(ShapeOf("fixed,dmax=6,bmax=3").min_branches, 3);
 }
 
-TEST(DynaTreeRuleTest, RefusesOptionsThatItDoesNotKnow) {
+TEST(DynaTreePolicyTest, RefusesOptionsThatItDoesNotKnow) {
   for (const char* argument :
        {"", "adaptive", "d0", "d0=", "d0=x", "d0=0", "d0=2.5", "d0=3,d0=4", "depth=3", "high=1.5",
         "n=5000", "fixed,high=0.5", "bmin=3,bmax=2", "low=0.9,high=0.3", "d0=9"}) {
-    EXPECT_EQ(DynaTreeRule::Parse(argument), nullptr) << argument;
+    EXPECT_EQ(DynaTreePolicy::Parse(argument), nullptr) << argument;
   }
 }
 
-TEST(DynaTreeRuleTest, HighAcceptanceMakesItMoreAggressiveAndLowAcceptanceLess) {
-  const DynaTreeRule rule({}, /*window=*/4);
-  const std::unique_ptr<NamedRule> own = rule.ForRequest();
+TEST(DynaTreePolicyTest, HighAcceptanceMakesItMoreAggressiveAndLowAcceptanceLess) {
+  const DynaTreePolicy policy({}, /*window=*/4);
+  const std::unique_ptr<NamedPolicyKind> own = policy.ForRequest();
   ASSERT_NE(own, nullptr);
-  const DynaTreeShape& shape = static_cast<const DynaTreeRule&>(*own).shape();
+  const DynaTreeShape& shape = static_cast<const DynaTreePolicy&>(*own).shape();
   for (int cycle = 0; cycle < 3; ++cycle) own->Observe(ChainOfNodes(4), 3);
   EXPECT_EQ(shape.base_depth, 5);  // The window is not full.
   own->Observe(ChainOfNodes(4), 3);
@@ -75,23 +75,23 @@ TEST(DynaTreeRuleTest, HighAcceptanceMakesItMoreAggressiveAndLowAcceptanceLess) 
   for (int cycle = 0; cycle < 400; ++cycle) own->Observe(ChainOfNodes(4), 4);
   EXPECT_EQ(shape.base_depth, shape.max_depth - 1);
   EXPECT_NEAR(shape.high, shape.low + 0.05, 1e-9);
-  EXPECT_EQ(rule.shape().base_depth, 5);  // Other requests do not see it.
+  EXPECT_EQ(policy.shape().base_depth, 5);  // Other requests do not see it.
 }
 
-TEST(DynaTreeRuleTest, ModerateAcceptanceAndEmptyTreesChangeNothing) {
-  DynaTreeRule rule({}, /*window=*/2);
+TEST(DynaTreePolicyTest, ModerateAcceptanceAndEmptyTreesChangeNothing) {
+  DynaTreePolicy policy({}, /*window=*/2);
   for (int cycle = 0; cycle < 10; ++cycle) {
-    rule.Observe(ChainOfNodes(10), 4);
-    rule.Observe(ChainOfNodes(0), 0);
+    policy.Observe(ChainOfNodes(10), 4);
+    policy.Observe(ChainOfNodes(0), 0);
   }
-  EXPECT_EQ(rule.shape().base_depth, 5);
-  EXPECT_EQ(rule.shape().high, 0.9);
+  EXPECT_EQ(policy.shape().base_depth, 5);
+  EXPECT_EQ(policy.shape().high, 0.9);
 }
 
-TEST(DynaTreeRuleTest, WithoutAWindowNothingIsAdjusted) {
-  DynaTreeRule rule({}, /*window=*/0);
-  for (int cycle = 0; cycle < 100; ++cycle) rule.Observe(ChainOfNodes(4), 4);
-  EXPECT_EQ(rule.shape().base_depth, 5);
+TEST(DynaTreePolicyTest, WithoutAWindowNothingIsAdjusted) {
+  DynaTreePolicy policy({}, /*window=*/0);
+  for (int cycle = 0; cycle < 100; ++cycle) policy.Observe(ChainOfNodes(4), 4);
+  EXPECT_EQ(policy.shape().base_depth, 5);
 }
 
 }  // namespace

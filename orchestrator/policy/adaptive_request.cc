@@ -1,4 +1,4 @@
-#include "orchestrator/policy/adaptive_policy.h"
+#include "orchestrator/policy/adaptive_request.h"
 
 #include <algorithm>
 #include <numeric>
@@ -32,13 +32,13 @@ int UsefulChildren(absl::Span<const double> min_values, double weight) {
 
 }  // namespace
 
-ValueHistogram AdaptivePolicy::Pool::Histogram() const {
+ValueHistogram AdaptiveRequest::Pool::Histogram() const {
   ValueHistogram histogram;
   for (const double value : values) histogram.Add(value);
   return histogram;
 }
 
-void AdaptivePolicy::OnBegin(absl::Span<const double> min_values) {
+void AdaptiveRequest::OnBegin(absl::Span<const double> min_values) {
   min_values_ = min_values;
   draft_.reset();
   free_.reset();
@@ -49,15 +49,15 @@ void AdaptivePolicy::OnBegin(absl::Span<const double> min_values) {
   if (candidates().has_prior() && has_room() && tries) GrowFree();
 }
 
-void AdaptivePolicy::GrowFree() {
+void AdaptiveRequest::GrowFree() {
   free_ = Grow(candidates().FromPrior(limits().depth, kMaxChildren),
                candidates().shared().prior_calibration, free_trust_);
   free_length_ = std::accumulate(free_->values.begin(), free_->values.end(), 1.0);
 }
 
-AdaptivePolicy::Pool AdaptivePolicy::Grow(std::unique_ptr<Candidates> candidates,
-                                          const AcceptanceCalibration& calibration,
-                                          const Trust& trust) const {
+AdaptiveRequest::Pool AdaptiveRequest::Grow(std::unique_ptr<Candidates> candidates,
+                                            const AcceptanceCalibration& calibration,
+                                            const Trust& trust) const {
   Pool pool = {std::move(candidates), DraftTree(root()), {}, BudgetReason::kConfidence};
   CalibratedCandidates calibrated(*pool.candidates, calibration, trust, LowestValue());
   BestFirst best_first(calibrated, std::min(limits().nodes, 32), &pool.tree);
@@ -73,18 +73,18 @@ AdaptivePolicy::Pool AdaptivePolicy::Grow(std::unique_ptr<Candidates> candidates
   return pool;
 }
 
-double AdaptivePolicy::LowestValue() const {
+double AdaptiveRequest::LowestValue() const {
   return *std::min_element(min_values_.begin(), min_values_.end()) / weight();
 }
 
-int AdaptivePolicy::WantedCandidates() {
+int AdaptiveRequest::WantedCandidates() {
   const int useful = UsefulChildren(min_values_, weight());
   const int enough = std::max(1, policy().CandidatesFor(limits().nodes));
   return std::min(enough,
                   candidates().has_prior() ? std::max(2 * useful, kMinPriorCandidates) : useful);
 }
 
-std::optional<DraftRound> AdaptivePolicy::PlanFurtherRound() {
+std::optional<DraftRound> AdaptiveRequest::PlanFurtherRound() {
   if (!draft_.has_value() || rounds() >= kDefaultRounds) return std::nullopt;
   const DraftTree& tree = draft_->tree;
   const ChildProfile::Values& children = candidates().shared().child_profile.values();
@@ -105,7 +105,7 @@ std::optional<DraftRound> AdaptivePolicy::PlanFurtherRound() {
   return round;
 }
 
-void AdaptivePolicy::ObserveChildren(ChildProfile* profile) const {
+void AdaptiveRequest::ObserveChildren(ChildProfile* profile) const {
   const DraftTree& tree = draft_->tree;
   std::vector<ChildProfile::Values> values(tree.rows(), ChildProfile::Values{});
   std::vector<int> counts(tree.rows(), 0);
@@ -121,7 +121,7 @@ void AdaptivePolicy::ObserveChildren(ChildProfile* profile) const {
   }
 }
 
-std::optional<DraftRound> AdaptivePolicy::PlanRound() {
+std::optional<DraftRound> AdaptiveRequest::PlanRound() {
   if (rounds() > 0) return PlanFurtherRound();
   if (empty_drafts_ > 0 && cycles_since_draft_ <= 1 << std::min(empty_drafts_, kMaxPauseExponent)) {
     return std::nullopt;
@@ -134,7 +134,7 @@ std::optional<DraftRound> AdaptivePolicy::PlanRound() {
                    .weight = weight()}};
 }
 
-void AdaptivePolicy::OnDraft() {
+void AdaptiveRequest::OnDraft() {
   cycles_since_draft_ = 0;
   empty_drafts_ = draft().empty() ? empty_drafts_ + 1 : 0;
   if (!draft().empty()) {
@@ -145,7 +145,7 @@ void AdaptivePolicy::OnDraft() {
   }
 }
 
-TreeProposal AdaptivePolicy::ProposeTree() {
+TreeProposal AdaptiveRequest::ProposeTree() {
   if (!has_room()) return {.weight = weight(), .end = limits().reason};
   const std::optional<Pool>& pool = proposed();
   // Without a pool, the planner decided against a draft.
@@ -153,7 +153,7 @@ TreeProposal AdaptivePolicy::ProposeTree() {
   return {.values = pool->values, .weight = weight(), .end = pool->end};
 }
 
-GrownTree AdaptivePolicy::FinishTree(int nodes, BudgetReason reason) {
+GrownTree AdaptiveRequest::FinishTree(int nodes, BudgetReason reason) {
   if (draft_.has_value() && draft().expands_nodes()) {
     ObserveChildren(&candidates().shared().child_profile);
   }
@@ -163,11 +163,11 @@ GrownTree AdaptivePolicy::FinishTree(int nodes, BudgetReason reason) {
   return grown;
 }
 
-Candidates* AdaptivePolicy::uncalibrated() {
+Candidates* AdaptiveRequest::uncalibrated() {
   return proposed().has_value() ? proposed()->candidates.get() : nullptr;
 }
 
-void AdaptivePolicy::Learn(const GrownTree& grown, absl::Span<const TokenId> chosen) {
+void AdaptiveRequest::Learn(const GrownTree& grown, absl::Span<const TokenId> chosen) {
   SharedSpeculation& shared = candidates().shared();
   if (draft_.has_value()) {
     ObserveChoices(*draft_->candidates, root(), chosen, &shared.draft_calibration, &draft_trust_);

@@ -11,14 +11,14 @@
 //
 // The drafter of `transformers` also stops after a token that ends the text. Ours does not know
 // these tokens, which costs a few nodes in the last cycle of a request.
-#ifndef BASTION_ORCHESTRATOR_POLICY_ASSISTED_RULE_H_
-#define BASTION_ORCHESTRATOR_POLICY_ASSISTED_RULE_H_
+#ifndef BASTION_ORCHESTRATOR_POLICY_ASSISTED_POLICY_H_
+#define BASTION_ORCHESTRATOR_POLICY_ASSISTED_POLICY_H_
 
 #include <memory>
 #include <vector>
 
 #include "absl/types/span.h"
-#include "orchestrator/policy/tree_rule.h"
+#include "orchestrator/policy/policy_kind.h"
 
 namespace bastion {
 
@@ -31,7 +31,7 @@ struct AssistedToken {
 // The best threshold for `tokens`, as described above. REQUIRES: both kinds occur.
 [[nodiscard]] double BestThreshold(absl::Span<const AssistedToken> tokens);
 
-class AssistedRule final : public NamedRule {
+class AssistedPolicy final : public NamedPolicyKind {
  public:
   static constexpr int kTokens = 20;
   static constexpr double kFirstThreshold = 0.4;
@@ -40,8 +40,8 @@ class AssistedRule final : public NamedRule {
   int max_rounds() const override { return kTokens; }
   GrownTree Grow(TokenId root, Candidates& candidates, const TreeLimits& limits, int horizon,
                  const CostModel& costs) const override;
-  std::unique_ptr<NamedRule> ForRequest() const override {
-    return std::make_unique<AssistedRule>();
+  std::unique_ptr<NamedPolicyKind> ForRequest() const override {
+    return std::make_unique<AssistedPolicy>();
   }
   void Observe(const DraftTree& tree, int accepted) override;
 
@@ -54,4 +54,4 @@ class AssistedRule final : public NamedRule {
 
 }  // namespace bastion
 
-#endif  // BASTION_ORCHESTRATOR_POLICY_ASSISTED_RULE_H_
+#endif  // BASTION_ORCHESTRATOR_POLICY_ASSISTED_POLICY_H_

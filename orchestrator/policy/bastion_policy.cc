@@ -1,4 +1,4 @@
-#include "orchestrator/policy/bastion_rule.h"
+#include "orchestrator/policy/bastion_policy.h"
 
 #include <cmath>
 #include <limits>
@@ -39,7 +39,7 @@ class FirstCandidates final : public Candidates {
 
 }  // namespace
 
-std::unique_ptr<const TreeRule> BastionRule::Parse(std::optional<std::string_view> argument) {
+std::unique_ptr<const PolicyKind> BastionPolicy::Parse(std::optional<std::string_view> argument) {
   std::optional<PolicyOptions> given = PolicyOptions::Parse(argument);
   if (!given.has_value()) return nullptr;
   const std::optional<Kind> kind = KindOf(given->word());
@@ -55,7 +55,7 @@ std::unique_ptr<const TreeRule> BastionRule::Parse(std::optional<std::string_vie
   options.estimator.alpha_percent = static_cast<int>(std::lround(100 * alpha));
   const bool whole_percents = std::abs(100 * alpha - options.estimator.alpha_percent) < 1e-6;
   if (!given->done() || !whole_percents) return nullptr;
-  return std::make_unique<BastionRule>(options);
+  return std::make_unique<BastionPolicy>(options);
 }
 
 GrownTree GrowToSpeedupStop(TokenId root, Candidates& candidates, const CycleCost& cost,
@@ -77,7 +77,7 @@ GrownTree GrowToSpeedupStop(TokenId root, Candidates& candidates, const CycleCos
   return {std::move(tree), full ? limits.reason : BudgetReason::kExhausted};
 }
 
-bool BastionRule::RoundPays(const FurtherRound& round, const CostModel& costs) const {
+bool BastionPolicy::RoundPays(const FurtherRound& round, const CostModel& costs) const {
   const DraftTree& tree = round.tree;
   // Path scores: of the nodes to expand; of the nodes with children, and of their first children.
   double expanded = 0, parents = 0, children = 0;
@@ -106,8 +106,8 @@ bool BastionRule::RoundPays(const FurtherRound& round, const CostModel& costs) c
   return longer / more_seconds > length / seconds;
 }
 
-GrownTree BastionRule::Grow(TokenId root, Candidates& candidates, const TreeLimits& limits,
-                            int /*horizon*/, const CostModel& costs) const {
+GrownTree BastionPolicy::Grow(TokenId root, Candidates& candidates, const TreeLimits& limits,
+                              int /*horizon*/, const CostModel& costs) const {
   TreeLimits own = limits;
   if (options_.nodes.has_value() && *options_.nodes <= limits.nodes) {
     own.nodes = *options_.nodes;

@@ -1,4 +1,4 @@
-#include "orchestrator/policy/named_policy.h"
+#include "orchestrator/policy/named_request.h"
 
 #include <algorithm>
 #include <utility>
@@ -11,32 +11,32 @@ constexpr int kMinChildren = 32;
 
 }  // namespace
 
-std::optional<DraftRound> NamedPolicy::PlanRound() {
+std::optional<DraftRound> NamedRequest::PlanRound() {
   if (!policy().wants_draft()) return std::nullopt;
   DraftRound round = {.required = true,
                       .candidates = std::max(1, policy().CandidatesFor(limits().nodes))};
   if (rounds() == 0) return round;
   round.paths = draft().TakeMissing();
-  if (round.paths.empty() || rounds() >= rule_.max_rounds()) return std::nullopt;
+  if (round.paths.empty() || rounds() >= kind_.max_rounds()) return std::nullopt;
   const FurtherRound further = {grown_->tree, round.paths, rounds(), limits()};
-  if (!rule_.RoundPays(further, *costs_)) return std::nullopt;
+  if (!kind_.RoundPays(further, *costs_)) return std::nullopt;
   return round;
 }
 
-void NamedPolicy::Grow() {
+void NamedRequest::Grow() {
   const int max_children = std::max(kMinChildren, policy().CandidatesFor(limits().nodes));
   from_prior_ = draft().empty() && candidates().has_prior();
   if (from_prior_) {
     const auto listed = candidates().FromPrior(limits().depth, max_children);
-    grown_ = rule_.Grow(root(), *listed, limits(), RequestCandidates::kPriorDepth, *costs_);
+    grown_ = kind_.Grow(root(), *listed, limits(), RequestCandidates::kPriorDepth, *costs_);
   } else {
     const auto listed = candidates().FromDraft(draft(), limits().depth, max_children);
-    const int horizon = std::min(draft().max_depth(), rule_.max_rounds());
-    grown_ = rule_.Grow(root(), *listed, limits(), horizon, *costs_);
+    const int horizon = std::min(draft().max_depth(), kind_.max_rounds());
+    grown_ = kind_.Grow(root(), *listed, limits(), horizon, *costs_);
   }
 }
 
-TreeProposal NamedPolicy::ProposeTree() {
+TreeProposal NamedRequest::ProposeTree() {
   if (!has_room()) {
     grown_ = {DraftTree(root()), policy().wants_draft() ? limits().reason : BudgetReason::kPolicy};
   } else if (!grown_.has_value()) {
@@ -45,13 +45,13 @@ TreeProposal NamedPolicy::ProposeTree() {
   return {.certain = grown_->tree.nodes()};
 }
 
-GrownTree NamedPolicy::FinishTree(int /*nodes*/, BudgetReason /*reason*/) {
+GrownTree NamedRequest::FinishTree(int /*nodes*/, BudgetReason /*reason*/) {
   return *std::exchange(grown_, std::nullopt);
 }
 
-void NamedPolicy::Learn(const GrownTree& grown, absl::Span<const TokenId> chosen) {
+void NamedRequest::Learn(const GrownTree& grown, absl::Span<const TokenId> chosen) {
   // The last chosen token is not a node.
-  if (own_rule_ != nullptr) own_rule_->Observe(grown.tree, static_cast<int>(chosen.size()) - 1);
+  if (own_kind_ != nullptr) own_kind_->Observe(grown.tree, static_cast<int>(chosen.size()) - 1);
   candidates().ObserveChoices(draft(), from_prior_, chosen);
 }
 

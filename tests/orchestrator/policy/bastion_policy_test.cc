@@ -1,4 +1,4 @@
-#include "orchestrator/policy/bastion_rule.h"
+#include "orchestrator/policy/bastion_policy.h"
 
 #include <cmath>
 #include <random>
@@ -33,7 +33,7 @@ GrownTree Grow(const Marginals& marginals, const CycleCost& cost, int max_nodes)
 //   N     1          2          3           4
 //   Â/Ĉ   1.5/12     1.8/13     1.9/14      1.95/15
 //         .1250      .1385      .1357       .1300      Â/Ĉ first decreases at 3, so N = 2.
-TEST(BastionRuleTest, StopsBeforeTheFirstDecrease) {
+TEST(BastionPolicyTest, StopsBeforeTheFirstDecrease) {
   const CurveEstimator curve([](int rows) { return 7.0 + rows; });
   const GrownTree grown =
       Grow(MarginalsOf({{0.5, 0.3, 0.1, 0.05}}), curve.Cost(2, 1), /*max_nodes=*/100);
@@ -41,20 +41,20 @@ TEST(BastionRuleTest, StopsBeforeTheFirstDecrease) {
   EXPECT_EQ(grown.reason, BudgetReason::kCost);
 }
 
-TEST(BastionRuleTest, AlwaysAddsTheFirstNode) {
+TEST(BastionPolicyTest, AlwaysAddsTheFirstNode) {
   // The first node costs 20 times a plain step and yields a thousandth of a token.
   const CurveEstimator curve([](int rows) { return rows == 1 ? 1.0 : 10.0 * rows; });
   const GrownTree grown = Grow(MarginalsOf({{0.001, 0.001}}), curve.Cost(0, 0), 100);
   EXPECT_EQ(grown.tree.nodes(), 1);
 }
 
-TEST(BastionRuleTest, StopsIfTheSpeedupStaysEqual) {
+TEST(BastionPolicyTest, StopsIfTheSpeedupStaysEqual) {
   // Â = 1.5, 2 and Ĉ = 1.5, 2: the ratio does not increase at N = 2.
   const CurveEstimator curve([](int rows) { return 1.0 + (rows - 1) * 0.5; });
   EXPECT_EQ(Grow(MarginalsOf({{0.5, 0.5}}), curve.Cost(0, 0), 100).tree.nodes(), 1);
 }
 
-TEST(BastionRuleTest, ReportsWhyTheTreeStoppedGrowing) {
+TEST(BastionPolicyTest, ReportsWhyTheTreeStoppedGrowing) {
   const CurveEstimator flat([](int) { return 1.0; });
   const Marginals marginals = MarginalsOf({{0.5, 0.3}});
   EXPECT_EQ(Grow(marginals, flat.Cost(0, 0), 1).reason, BudgetReason::kRows);
@@ -64,20 +64,20 @@ TEST(BastionRuleTest, ReportsWhyTheTreeStoppedGrowing) {
   EXPECT_EQ(Grow(Marginals(), flat.Cost(0, 0), 100).reason, BudgetReason::kExhausted);
 }
 
-// The rule of `policy` on costs that increase by rows. `draft` may have more candidates than the
-// rule asks for.
-GrownTree GrowRule(const std::string& argument, const Marginals& draft, const TreeLimits& limits) {
-  const auto rule = BastionRule::Parse(argument);
+// `argument`'s tree on costs that increase by rows. `draft` may have more candidates than the
+// policy asks for.
+GrownTree GrowTree(const std::string& argument, const Marginals& draft, const TreeLimits& limits) {
+  const auto policy = BastionPolicy::Parse(argument);
   const CostModel costs = testing::LinearCosts();
-  return dynamic_cast<const BastionRule&>(*rule).Grow(
+  return dynamic_cast<const BastionPolicy&>(*policy).Grow(
       kRoot, testing::Borrow(DraftCandidates(draft)), limits, draft.positions, costs);
 }
 
-TEST(BastionRuleTest, ParsesTheEstimatorAndTheOptions) {
+TEST(BastionPolicyTest, ParsesTheEstimatorAndTheOptions) {
   const auto options = [](std::optional<std::string_view> argument) {
-    const auto rule = BastionRule::Parse(argument);
-    EXPECT_NE(rule, nullptr) << argument.value_or("none");
-    return dynamic_cast<const BastionRule&>(*rule).options();
+    const auto policy = BastionPolicy::Parse(argument);
+    EXPECT_NE(policy, nullptr) << argument.value_or("none");
+    return dynamic_cast<const BastionPolicy&>(*policy).options();
   };
   using Kind = PaperEstimator::Kind;
   EXPECT_EQ(options(std::nullopt).estimator, (PaperEstimator{Kind::kStatic, 10}));
@@ -95,25 +95,25 @@ TEST(BastionRuleTest, ParsesTheEstimatorAndTheOptions) {
         "alpha=0", "alpha=1.01", "alpha=0.105",  "alpha=0.001", "alpha=nan",  "alpha=",
         "k=0",     "k=4097",     "k=1.5",        "n=0",         "n=4097",     "n=2,n=2",
         "x=1",     "ema,alpha",  "ema alpha=0.1"}) {
-    EXPECT_EQ(BastionRule::Parse(argument), nullptr) << argument;
+    EXPECT_EQ(BastionPolicy::Parse(argument), nullptr) << argument;
   }
 }
 
-TEST(BastionRuleTest, NMaxAndKLimitTheTree) {
+TEST(BastionPolicyTest, NMaxAndKLimitTheTree) {
   std::mt19937 random(3);
   const Marginals marginals = RandomMarginals(random, 15, 64, EdgeCase::kNone, 4.0);
   const TreeLimits wide = {.context = 100, .nodes = 127, .depth = 15};
-  const GrownTree whole = GrowRule("static", marginals, wide);
+  const GrownTree whole = GrowTree("static", marginals, wide);
   ASSERT_GT(whole.tree.nodes(), 8);
   EXPECT_EQ(whole.reason, BudgetReason::kCost);
-  const GrownTree eight = GrowRule("n=8", marginals, wide);
+  const GrownTree eight = GrowTree("n=8", marginals, wide);
   EXPECT_EQ(eight.tree.nodes(), 8);
   EXPECT_EQ(eight.reason, BudgetReason::kPolicy);
   // The forward has room for less than n names.
-  const GrownTree four = GrowRule("n=8", marginals, {.context = 100, .nodes = 4, .depth = 15});
+  const GrownTree four = GrowTree("n=8", marginals, {.context = 100, .nodes = 4, .depth = 15});
   EXPECT_EQ(four.tree.nodes(), 4);
   EXPECT_EQ(four.reason, BudgetReason::kRows);
-  const GrownTree narrow = GrowRule("k=1", marginals, wide);
+  const GrownTree narrow = GrowTree("k=1", marginals, wide);
   EXPECT_TRUE(narrow.tree.IsChain());
   EXPECT_GT(narrow.tree.nodes(), 0);
   // Every list of K candidates has its K most probable ones.
@@ -127,11 +127,11 @@ TEST(BastionRuleTest, NMaxAndKLimitTheTree) {
       three.log_probs.push_back(marginals.log_prob(p, r));
     }
   }
-  EXPECT_EQ(GrowRule("k=3", marginals, wide).tree, GrowRule("k=64", three, wide).tree);
+  EXPECT_EQ(GrowTree("k=3", marginals, wide).tree, GrowTree("k=64", three, wide).tree);
 }
 
 // Proposition 2.4: with a convex cost, the tree before the first decrease is the global maximum.
-TEST(BastionRuleTest, FindsTheGlobalMaximumOfAConvexCost) {
+TEST(BastionPolicyTest, FindsTheGlobalMaximumOfAConvexCost) {
   const CurveEstimator convex([](int rows) { return 5.0 + 0.1 * rows + 0.004 * rows * rows; });
   const CycleCost cost = convex.Cost(2, 0.5);
   std::mt19937 random(1);
@@ -154,7 +154,7 @@ TEST(BastionRuleTest, FindsTheGlobalMaximumOfAConvexCost) {
 
 // On a staircase, the tree before the first decrease may be only a local maximum. This is the
 // reason for the planner's comparison of all totals.
-TEST(BastionRuleTest, StopsAtTheFirstStepOfAStaircase) {
+TEST(BastionPolicyTest, StopsAtTheFirstStepOfAStaircase) {
   const CurveEstimator stairs(TileStairs);
   std::mt19937 random(2);
   const Marginals marginals = RandomMarginals(random, 15, 64, EdgeCase::kNone, 40.0);

@@ -1,4 +1,4 @@
-#include "orchestrator/policy/dynatree_rule.h"
+#include "orchestrator/policy/dynatree_policy.h"
 
 #include <algorithm>
 #include <utility>
@@ -15,7 +15,7 @@ constexpr double kHighStep = 0.05, kHighest = 0.95;
 
 }  // namespace
 
-std::unique_ptr<const TreeRule> DynaTreeRule::Parse(std::optional<std::string_view> argument) {
+std::unique_ptr<const PolicyKind> DynaTreePolicy::Parse(std::optional<std::string_view> argument) {
   std::optional<PolicyOptions> options = PolicyOptions::Parse(argument);
   if (!options.has_value()) return nullptr;
   if (options->word() == "fixed") {
@@ -24,7 +24,7 @@ std::unique_ptr<const TreeRule> DynaTreeRule::Parse(std::optional<std::string_vi
     options->Take("bmax", 1, kMaxUsefulCandidates, &branches);
     options->Take("n", 1, kLargestPolicyNumber, &nodes);
     if (!options->done()) return nullptr;
-    return std::make_unique<DynaTreeRule>(FixedTreeShape(depth, branches, nodes), /*window=*/0);
+    return std::make_unique<DynaTreePolicy>(FixedTreeShape(depth, branches, nodes), /*window=*/0);
   }
   if (!options->word().empty()) return nullptr;
   DynaTreeShape shape;
@@ -45,28 +45,28 @@ std::unique_ptr<const TreeRule> DynaTreeRule::Parse(std::optional<std::string_vi
                        shape.mid_branches <= shape.max_branches && shape.low <= shape.high &&
                        shape.base_depth <= shape.max_depth && shape.stop <= shape.deep;
   if (!options->done() || !ordered) return nullptr;
-  return std::make_unique<DynaTreeRule>(shape, window);
+  return std::make_unique<DynaTreePolicy>(shape, window);
 }
 
-int DynaTreeRule::CandidatesFor(int max_nodes) const {
+int DynaTreePolicy::CandidatesFor(int max_nodes) const {
   return std::min(shape_.max_branches, max_nodes);
 }
 
-GrownTree DynaTreeRule::Grow(TokenId root, Candidates& candidates, const TreeLimits& limits,
-                             int horizon, const CostModel& /*costs*/) const {
+GrownTree DynaTreePolicy::Grow(TokenId root, Candidates& candidates, const TreeLimits& limits,
+                               int horizon, const CostModel& /*costs*/) const {
   DynaTreeShape shape = shape_;
   shape.nodes = std::min(shape.nodes, limits.nodes);
   DraftTree tree = GrowDynaTree(root, candidates, shape);
-  // The rule names no size, except the largest one.
+  // The policy names no size, except the largest one.
   const int wanted = tree.nodes() < shape.nodes ? tree.nodes() : shape_.nodes;
   return Limit(std::move(tree), wanted, limits, horizon);
 }
 
-std::unique_ptr<NamedRule> DynaTreeRule::ForRequest() const {
-  return std::make_unique<DynaTreeRule>(shape_, window_);
+std::unique_ptr<NamedPolicyKind> DynaTreePolicy::ForRequest() const {
+  return std::make_unique<DynaTreePolicy>(shape_, window_);
 }
 
-void DynaTreeRule::Observe(const DraftTree& tree, int accepted) {
+void DynaTreePolicy::Observe(const DraftTree& tree, int accepted) {
   if (window_ == 0 || tree.nodes() == 0) return;
   shares_ += static_cast<double>(accepted) / tree.nodes();
   if (++cycles_ < window_) return;

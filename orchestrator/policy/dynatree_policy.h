@@ -10,26 +10,26 @@
 // w cycles, a mean of at least kHighAcceptance makes D_0 one larger and τ_h 0.05 smaller, and a
 // mean below kLowAcceptance does the reverse. D_0 stays in [1, D_max − 1], τ_h in [τ_l + 0.05,
 // 0.95]. A request has its own history.
-#ifndef BASTION_ORCHESTRATOR_POLICY_DYNATREE_RULE_H_
-#define BASTION_ORCHESTRATOR_POLICY_DYNATREE_RULE_H_
+#ifndef BASTION_ORCHESTRATOR_POLICY_DYNATREE_POLICY_H_
+#define BASTION_ORCHESTRATOR_POLICY_DYNATREE_POLICY_H_
 
 #include <memory>
 #include <optional>
 #include <string_view>
 
-#include "orchestrator/policy/tree_rule.h"
+#include "orchestrator/policy/policy_kind.h"
 #include "orchestrator/tree/dynatree.h"
 
 namespace bastion {
 
-class DynaTreeRule final : public NamedRule {
+class DynaTreePolicy final : public NamedPolicyKind {
  public:
   static constexpr double kHighAcceptance = 0.5, kLowAcceptance = 0.25;
   static constexpr int kDefaultWindow = 8;
 
-  static std::unique_ptr<const TreeRule> Parse(std::optional<std::string_view> argument);
+  static std::unique_ptr<const PolicyKind> Parse(std::optional<std::string_view> argument);
   // `window` 0: no historical adjustment.
-  explicit DynaTreeRule(const DynaTreeShape& shape, int window = kDefaultWindow)
+  explicit DynaTreePolicy(const DynaTreeShape& shape, int window = kDefaultWindow)
       : shape_(shape), window_(window) {}
 
   int CandidatesFor(int max_nodes) const override;
@@ -37,7 +37,7 @@ class DynaTreeRule final : public NamedRule {
   int max_rounds() const override { return shape_.max_depth + 1; }
   GrownTree Grow(TokenId root, Candidates& candidates, const TreeLimits& limits, int horizon,
                  const CostModel& costs) const override;
-  std::unique_ptr<NamedRule> ForRequest() const override;
+  std::unique_ptr<NamedPolicyKind> ForRequest() const override;
   void Observe(const DraftTree& tree, int accepted) override;
 
   [[nodiscard]] const DynaTreeShape& shape() const { return shape_; }
@@ -52,4 +52,4 @@ class DynaTreeRule final : public NamedRule {
 
 }  // namespace bastion
 
-#endif  // BASTION_ORCHESTRATOR_POLICY_DYNATREE_RULE_H_
+#endif  // BASTION_ORCHESTRATOR_POLICY_DYNATREE_POLICY_H_

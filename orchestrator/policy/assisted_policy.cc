@@ -1,4 +1,4 @@
-#include "orchestrator/policy/assisted_rule.h"
+#include "orchestrator/policy/assisted_policy.h"
 
 #include <algorithm>
 #include <cmath>
@@ -40,8 +40,8 @@ double BestThreshold(absl::Span<const AssistedToken> tokens) {
   return best;
 }
 
-GrownTree AssistedRule::Grow(TokenId root, Candidates& candidates, const TreeLimits& limits,
-                             int horizon, const CostModel& /*costs*/) const {
+GrownTree AssistedPolicy::Grow(TokenId root, Candidates& candidates, const TreeLimits& limits,
+                               int horizon, const CostModel& /*costs*/) const {
   DraftTree tree(root);
   const int longest = std::min({kTokens, candidates.max_depth(), limits.nodes});
   double log_score = 0;
@@ -58,7 +58,7 @@ GrownTree AssistedRule::Grow(TokenId root, Candidates& candidates, const TreeLim
   return Limit(std::move(tree), wanted, limits, horizon);
 }
 
-void AssistedRule::Observe(const DraftTree& tree, int accepted) {
+void AssistedPolicy::Observe(const DraftTree& tree, int accepted) {
   for (NodeIndex node = 1; node <= std::min(accepted + 1, tree.nodes()); ++node) {
     tokens_.push_back({ProbabilityOf(tree, node), node <= accepted});
   }

@@ -1,4 +1,4 @@
-#include "orchestrator/policy/tree_rule.h"
+#include "orchestrator/policy/policy_kind.h"
 
 #include <algorithm>
 #include <utility>
@@ -6,7 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/string_view.h"
-#include "orchestrator/policy/named_policy.h"
+#include "orchestrator/policy/named_request.h"
 
 namespace bastion {
 
@@ -20,11 +20,12 @@ std::optional<int> ParsePolicyNumber(std::string_view text) {
   return number;
 }
 
-std::unique_ptr<RequestPolicy> NamedRule::NewRequest(const PolicyContext& context) const {
-  return std::make_unique<NamedPolicy>(*this, context);
+std::unique_ptr<RequestPolicy> NamedPolicyKind::NewRequest(const PolicyContext& context) const {
+  return std::make_unique<NamedRequest>(*this, context);
 }
 
-GrownTree NamedRule::Limit(DraftTree tree, int wanted, const TreeLimits& limits, int horizon) {
+GrownTree NamedPolicyKind::Limit(DraftTree tree, int wanted, const TreeLimits& limits,
+                                 int horizon) {
   tree.Truncate(std::min(tree.nodes(), limits.nodes));
   if (tree.nodes() == wanted) return {std::move(tree), BudgetReason::kPolicy};
   if (tree.nodes() == limits.nodes) return {std::move(tree), limits.reason};
