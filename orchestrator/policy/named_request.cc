@@ -28,7 +28,7 @@ void NamedRequest::Grow() {
   from_prior_ = draft().empty() && candidates().has_prior();
   if (from_prior_) {
     const auto listed = candidates().FromPrior(limits().depth, max_children);
-    grown_ = kind_.Grow(root(), *listed, limits(), RequestCandidates::kPriorDepth, *costs_);
+    grown_ = kind_.Grow(root(), *listed, limits(), CandidateSource::kPriorDepth, *costs_);
   } else {
     const auto listed = candidates().FromDraft(draft(), limits().depth, max_children);
     const int horizon = std::min(draft().max_depth(), kind_.max_rounds());

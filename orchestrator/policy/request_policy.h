@@ -27,9 +27,9 @@
 #include "common/stages/stage_data.h"
 #include "orchestrator/planner/forest_planner.h"
 #include "orchestrator/planner/grown_tree.h"
+#include "orchestrator/policy/candidate_source.h"
 #include "orchestrator/policy/policy.h"
 #include "orchestrator/policy/policy_kind.h"
-#include "orchestrator/policy/request_candidates.h"
 #include "orchestrator/policy/tree_limits.h"
 #include "orchestrator/tree/cycle_draft.h"
 
@@ -103,7 +103,7 @@ class RequestPolicy {
   // `chosen` are the tokens that the target chose after the root. The prior does not know them yet.
   virtual void Learn(const GrownTree& grown, absl::Span<const TokenId> chosen) = 0;
 
-  [[nodiscard]] RequestCandidates& candidates() { return candidates_; }
+  [[nodiscard]] CandidateSource& candidates() { return candidates_; }
   [[nodiscard]] double weight() const { return weight_; }
   [[nodiscard]] TokenId root() const { return root_; }
   [[nodiscard]] const TreeLimits& limits() const { return limits_; }
@@ -115,7 +115,7 @@ class RequestPolicy {
 
  private:
   const Policy policy_;
-  RequestCandidates candidates_;
+  CandidateSource candidates_;
   Reliability* const reliability_;  // Null: not collected.
   double weight_ = 1;
 

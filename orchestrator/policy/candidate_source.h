@@ -1,8 +1,8 @@
-// RequestCandidates: makes the candidates of one request, from its drafts, from its transition
+// CandidateSource: makes the candidates of one request, from its drafts, from its transition
 // prior, or from both. Owns the prior, and learns how much each counts. Used by all policies.
 // Thread-compatible.
-#ifndef BASTION_ORCHESTRATOR_POLICY_REQUEST_CANDIDATES_H_
-#define BASTION_ORCHESTRATOR_POLICY_REQUEST_CANDIDATES_H_
+#ifndef BASTION_ORCHESTRATOR_POLICY_CANDIDATE_SOURCE_H_
+#define BASTION_ORCHESTRATOR_POLICY_CANDIDATE_SOURCE_H_
 
 #include <memory>
 #include <optional>
@@ -21,13 +21,13 @@
 
 namespace bastion {
 
-class RequestCandidates {
+class CandidateSource {
  public:
   // Maximum depth of trees that the prior grows alone. The prior has no limit, but text rarely
   // repeats longer runs.
   static constexpr int kPriorDepth = 16;
 
-  explicit RequestCandidates(const PolicyContext& context);
+  explicit CandidateSource(const PolicyContext& context);
 
   [[nodiscard]] bool has_prior() const { return prior_.has_value(); }
 
@@ -76,4 +76,4 @@ class RequestCandidates {
 
 }  // namespace bastion
 
-#endif  // BASTION_ORCHESTRATOR_POLICY_REQUEST_CANDIDATES_H_
+#endif  // BASTION_ORCHESTRATOR_POLICY_CANDIDATE_SOURCE_H_

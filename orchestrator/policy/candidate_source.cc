@@ -1,4 +1,4 @@
-#include "orchestrator/policy/request_candidates.h"
+#include "orchestrator/policy/candidate_source.h"
 
 #include <algorithm>
 #include <cmath>
@@ -51,26 +51,26 @@ NodeSource StrongestSource(const TokenGains& entry) {
 
 }  // namespace
 
-RequestCandidates::RequestCandidates(const PolicyContext& context)
+CandidateSource::CandidateSource(const PolicyContext& context)
     : mode_(ModeOf(context)),
       shared_(&context.memory->at(mode_, context.policy.prior())),
       prompt_counts_(&context.memory->prompt_counts()),
       prior_(PriorFor(context.policy.prior(), context.memory->inputs())) {}
 
-std::unique_ptr<Candidates> RequestCandidates::FromDraft(CycleDraft& draft, int depth,
-                                                         int max_children) const {
+std::unique_ptr<Candidates> CandidateSource::FromDraft(CycleDraft& draft, int depth,
+                                                       int max_children) const {
   if (!weighs_drafts()) return std::make_unique<DraftCandidates>(draft, depth);
   return std::make_unique<WeightedCandidates>(draft, depth, prior_.has_value() ? &*prior_ : nullptr,
                                               &shared_->draft_weights, max_children);
 }
 
-std::unique_ptr<Candidates> RequestCandidates::FromPrior(int depth, int max_children) const {
+std::unique_ptr<Candidates> CandidateSource::FromPrior(int depth, int max_children) const {
   return std::make_unique<PriorCandidates>(std::min(depth, kPriorDepth), &*prior_,
                                            &shared_->prior_weights, max_children);
 }
 
-std::vector<NodeSource> RequestCandidates::SourcesOf(const DraftTree& tree,
-                                                     const CycleDraft& draft) const {
+std::vector<NodeSource> CandidateSource::SourcesOf(const DraftTree& tree,
+                                                   const CycleDraft& draft) const {
   std::vector<NodeSource> sources;
   sources.reserve(tree.nodes());
   GainList gains;
@@ -87,16 +87,16 @@ std::vector<NodeSource> RequestCandidates::SourcesOf(const DraftTree& tree,
   return sources;
 }
 
-void RequestCandidates::AppendPrompt(absl::Span<const TokenId> prompt, const std::string& salt) {
+void CandidateSource::AppendPrompt(absl::Span<const TokenId> prompt, const std::string& salt) {
   if (prior_.has_value()) prior_->AppendPrompt(prompt, salt, *prompt_counts_);
 }
 
-void RequestCandidates::Append(TokenId token) {
+void CandidateSource::Append(TokenId token) {
   if (prior_.has_value()) prior_->Append(token);
 }
 
-void RequestCandidates::ObserveChoices(const CycleDraft& draft, bool prior_alone,
-                                       absl::Span<const TokenId> chosen) {
+void CandidateSource::ObserveChoices(const CycleDraft& draft, bool prior_alone,
+                                     absl::Span<const TokenId> chosen) {
   const bool weighed = !draft.empty() && weighs_drafts();
   if ((!weighed && !prior_alone) || !ShouldUpdateWeights()) return;
   if (weighed) {
@@ -106,7 +106,7 @@ void RequestCandidates::ObserveChoices(const CycleDraft& draft, bool prior_alone
   if (prior_alone) PriorCandidates::UpdateWeights(*prior_, chosen, &shared_->prior_weights);
 }
 
-bool RequestCandidates::ShouldUpdateWeights() {
+bool CandidateSource::ShouldUpdateWeights() {
   constexpr int kInitialUpdates = 512, kLaterInterval = 4;
   ++update_chances_;
   if (shared_->weight_updates >= kInitialUpdates && update_chances_ % kLaterInterval != 0) {

@@ -1,4 +1,4 @@
-#include "orchestrator/policy/request_candidates.h"
+#include "orchestrator/policy/candidate_source.h"
 
 #include <cmath>
 
@@ -20,10 +20,10 @@ CycleDraft DraftOf(TokenId first, float probability, TokenId second, float secon
                      .log_probs = {std::log(probability), std::log(second_probability)}});
 }
 
-TEST(RequestCandidatesTest, ANodeBelongsToTheSourceThatGivesItsTokenTheHighestProbability) {
+TEST(CandidateSourceTest, ANodeBelongsToTheSourceThatGivesItsTokenTheHighestProbability) {
   SharedLearning memory({.vocabulary = kTokens});
   const Policy policy = *Policy::Parse("fixed:4+prior:request");
-  RequestCandidates candidates({.policy = policy, .memory = &memory});
+  CandidateSource candidates({.policy = policy, .memory = &memory});
   // After 1 came 2, three times.
   candidates.AppendPrompt({1, 2, 3, 1, 2, 4, 1, 2, 5, 1}, "");
   DraftTree tree(1);
@@ -40,10 +40,10 @@ TEST(RequestCandidatesTest, ANodeBelongsToTheSourceThatGivesItsTokenTheHighestPr
               ElementsAre(NodeSource::kDraft, NodeSource::kDraft, NodeSource::kDraft));
 }
 
-TEST(RequestCandidatesTest, WithoutAPriorAllNodesAreOfTheDraft) {
+TEST(CandidateSourceTest, WithoutAPriorAllNodesAreOfTheDraft) {
   SharedLearning memory;
   const Policy policy = *Policy::Parse("fixed:4");
-  const RequestCandidates candidates({.policy = policy, .memory = &memory});
+  const CandidateSource candidates({.policy = policy, .memory = &memory});
   DraftTree tree(1);
   tree.Add(0, 2, -0.1f);
   const CycleDraft draft = DraftOf(2, 0.5f, 3, 0.1f);
