@@ -31,8 +31,8 @@
 
 namespace bastion {
 
-// The relation of a node to the spine (the path of top-1 tokens): on the spine, a sibling of a
-// spine node, or below such a sibling.
+// The relation of a node to the spine: on the spine, a sibling of a spine node, or below such a
+// sibling.
 enum class PathKind { kSpine, kSibling, kOffSpine };
 inline constexpr int kPathKinds = 3;
 

@@ -42,7 +42,7 @@ std::vector<size_t> DecodeOrder(absl::Span<const BatchCandidate> decoding) {
 
 // Settles `turns` turns that went to the first ones of `others`. Every sequence is due a share of
 // them in proportion to its weight, but at most one. If all of them decode, no credit changes.
-void SettleTurns(std::vector<BatchCandidate> others, int turns) {
+void SettleCredits(std::vector<BatchCandidate> others, int turns) {
   for (int n = 0; n < turns; ++n) others[n].history->credit -= 1;
   const auto weight = [](const BatchCandidate& one) { return one.sequence->weight(); };
   std::stable_sort(
@@ -157,7 +157,7 @@ BatchPlan PlanBatch(absl::Span<const BatchCandidate> decoding,
     for (size_t n = forwards.with_target(); n < order.size(); ++n) {
       others.push_back(decoding[order[n]]);
     }
-    SettleTurns(std::move(others), count - forwards.with_target());
+    SettleCredits(std::move(others), count - forwards.with_target());
   }
   const std::vector<int> shares = forwards.ShareRows(rows);
   for (size_t i = 0; i < shares.size(); ++i) {

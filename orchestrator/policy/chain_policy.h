@@ -1,4 +1,4 @@
-// chain[:n]: the top-1 path of n nodes; without n, of all positions: DFlash without a tree.
+// chain[:n]: the first n nodes of the spine; without n, the whole spine: DFlash without a tree.
 // linear:K: the same with K nodes, the name that papers use with an autoregressive drafter
 // (Leviathan et al., arXiv 2211.17192). Header-only.
 #ifndef BASTION_ORCHESTRATOR_POLICY_CHAIN_POLICY_H_

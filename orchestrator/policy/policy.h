@@ -1,8 +1,8 @@
 // Policy: determines which trees the cycles of a request verify. Parsed from text:
 //
 //   ar            plain decoding, no drafts
-//   chain[:n]     the top-1 path, n nodes (without n: all positions)
-//   linear:K      the top-1 path, K nodes: speculative decoding (Leviathan et al.)
+//   chain[:n]     the spine, n nodes (without n: all positions)
+//   linear:K      the spine, K nodes: speculative decoding (Leviathan et al.)
 //   assisted      Hugging Face's assisted generation (assisted_policy.h)
 //   dynatree      DynaTree (dynatree_policy.h, which lists its options); dynatree:fixed is the
 //   fixed
