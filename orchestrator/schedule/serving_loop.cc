@@ -143,6 +143,7 @@ void ServingLoop::OnLinkChange(const absl::Status& status) {
     MutexLock lock(&mutex_);
     stats_.target = session.target;
     stats_.drafter = link_.drafter();
+    stats_.free_kv_tokens = static_cast<int>(running_.free_tokens());
   }
   // SubmitAll reads the target after this, and clients may submit once `ready` is true.
   if (status.ok()) queue_.Accept();
