@@ -5,9 +5,9 @@
 #   run.sh [--work DIR] [--target-minutes N] [--teacher-minutes N] [--drafter-minutes N]
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-pair=$(dirname "$here")
+pair=$(dirname "$here")/demo_model_neox
 first=$pair/../demo_model
-work=$here/../../../build/train_neox target_minutes=38 teacher_minutes=9 drafter_minutes=13
+work=$here/../../build/train_neox target_minutes=38 teacher_minutes=9 drafter_minutes=13
 while [ $# -gt 0 ]; do
   case $1 in
     --work) work=$2 ;;
@@ -33,15 +33,14 @@ if ! "$python" -c 'import torch, transformers, safetensors, tqdm' 2>/dev/null; t
   say "installing a Python environment in $work/venv"
   python3 -m venv "$work/venv"
   # PyPI's torch for Linux loads CUDA's libraries even without a GPU. The environment takes 5 GB.
-  "$python" -m pip install -r "$first/train/requirements.txt"
+  "$python" -m pip install -r "$here/requirements.txt"
 fi
 
 # Keep large buffers for reuse instead of returning them to the system after every operation.
 export MALLOC_MMAP_THRESHOLD_=4294967296 MALLOC_TRIM_THRESHOLD_=17179869184 OMP_NUM_THREADS=1
-export PYTHONPATH=$first/train  # corpus, tokenizer, muon, schedule, generate and others
 cd "$here"
 stage() { say "$1"; shift; nice -n 19 "$python" "$@"; }
-[ -f "$work/corpus/heldout.jsonl" ] || stage "corpus" "$first/train/corpus.py" --work "$work" --record "$work/split.json"
+[ -f "$work/corpus/heldout.jsonl" ] || stage "corpus" corpus.py --work "$work" --record "$work/split.json"
 [ -f "$work/tokens.json" ] || stage "tokens" neox_tokens.py --work "$work" --tokenizer "$first/target"
 stage "target ($target_minutes min)" neox_target.py --work "$work" --max-minutes "$target_minutes"
 [ -f "$work/neox_teacher/done" ] || stage "teacher text ($teacher_minutes min)" \

@@ -5,8 +5,8 @@
 #   run.sh [--work DIR] [--target-minutes N] [--teacher-minutes N] [--drafter-minutes N]
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-model=$(dirname "$here")
-work=$here/../../../build/train target_minutes=128 teacher_minutes=32 drafter_minutes=65
+model=$(dirname "$here")/demo_model
+work=$here/../../build/train target_minutes=128 teacher_minutes=32 drafter_minutes=65
 while [ $# -gt 0 ]; do
   case $1 in
     --work) work=$2 ;;
@@ -48,7 +48,7 @@ touch "$work/teacher/done"
 stage "drafter ($drafter_minutes min)" drafter.py --work "$work" --max-minutes "$drafter_minutes"
 stage "export" export.py --work "$work" --out "$model"
 stage "prompts" prompts.py --work "$work" --out "$model/prompts.jsonl"
-trainer=$here/../../../build/release/bin/bastion-train
+trainer=$here/../../build/release/bin/bastion-train
 if [ -x "$trainer" ]; then
   stage "transition prior" teacher_tokens.py --work "$work"
   nice -n 19 "$trainer" prior --target "$model/target" --out "$model/drafter" "$work/teacher_tokens.jsonl"

@@ -51,7 +51,7 @@ target's greedy text, and at {agreement_validation:.1f} % of the positions in th
 
 Linear speculation with K = {linear} at temperature 0 commits **τ = {tau:.2f}** tokens per cycle, on the
 {prompts} prompts of `prompts.jsonl`, {new_tokens} new tokens each. Computed by
-[neox_evaluate.py](train/neox_evaluate.py) in fp32. {exactness}
+[neox_evaluate.py](../demo_training/neox_evaluate.py) in fp32. {exactness}
 
 The largest difference of a logit from `transformers` in fp32 is {target_difference:.0e} (target) and
 {drafter_difference:.0e} (drafter).
@@ -79,7 +79,7 @@ the target's distribution with weight {soft:g}, and its most probable token with
 
 ## Reproduce
 
-[train/run.sh](train/run.sh) trains the pair from scratch. [train/README.md](train/README.md) describes the
+[demo_training/run.sh](../demo_training/run.sh) trains the pair from scratch. [demo_training/README.md](../demo_training/README.md) describes the
 steps. Training took {minutes:.0f} minutes of processor time on one core. It runs for a fixed time, so a faster
 machine processes more tokens, and results differ between machines. The learning rates always reach zero.
 """

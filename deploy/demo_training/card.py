@@ -25,7 +25,7 @@ no chat template, and its text is often wrong.
 
 The target grew during training. For {grown_at:.0%} of the time it had {initial_layers} layers and
 {initial_ffn} feed-forward units. Then it was extended to its final size, with weights that compute the
-same function ([grow.py](train/grow.py)).
+same function ([grow.py](../demo_training/grow.py)).
 
 The drafter reads the target's hidden states after layers {taps}. The tokenizer is a byte-level BPE
 with {vocabulary} entries and Qwen2's pre-tokenizer. It has 8 special tokens, among them
@@ -36,7 +36,7 @@ with {vocabulary} entries and Qwen2's pre-tokenizer. It has 8 special tokens, am
 Validation files: **{nats:.3f} nats per token, perplexity {perplexity:.1f}, {bits:.3f} bits per byte**.
 
 Mean committed tokens per cycle (τ) at temperature 0, on the {prompts} prompts of `prompts.jsonl`,
-{new_tokens} new tokens each. Computed by [evaluate.py](train/evaluate.py) in fp32. `tree:N` is
+{new_tokens} new tokens each. Computed by [evaluate.py](../demo_training/evaluate.py) in fp32. `tree:N` is
 DDTree's best-first tree of N nodes:
 
 | {arm_names} |
@@ -71,7 +71,7 @@ Even before that it repeats phrases, which makes it easier to draft than the tex
 
 ## Reproduce
 
-`deploy/demo_model/train/run.sh` trains the pair from scratch. With the times above, training takes
+`deploy/demo_training/run.sh` trains the pair from scratch. With the times above, training takes
 {reproduce_minutes:.0f} minutes on two idle cores. Training runs for a fixed time
 (`--target-minutes`, `--drafter-minutes`), so a faster machine processes more tokens, and results
 differ between machines. The learning rates always reach zero.
