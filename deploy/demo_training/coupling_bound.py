@@ -16,8 +16,8 @@ import torch
 import torch.nn.functional as F
 from tokenizers import Tokenizer
 
-from dflash import BLOCK, TARGET_LAYERS
-from export import load_drafter, load_target
+from demo_training.dflash import BLOCK, TARGET_LAYERS
+from demo_training.export import load_drafter, load_target
 
 
 @torch.no_grad()

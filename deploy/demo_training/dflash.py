@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from grow import copy_layer
-from qwen3 import Config, Layer, RMSNorm, rope_table
+from demo_training.grow import copy_layer
+from demo_training.qwen3 import Config, Layer, RMSNorm, rope_table
 
 BLOCK = 8
 TARGET_LAYERS = (2, 4, 7)

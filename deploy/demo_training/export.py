@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from dflash import DFlash, DraftConfig
-from qwen3 import Config, Qwen3
+from demo_training.dflash import DFlash, DraftConfig
+from demo_training.qwen3 import Config, Qwen3
 
 LICENSE = """The weights in this folder were trained from scratch on the standard library, the test-suite and the
 documentation of CPython 3.11 as packaged by Debian 12 (libpython3.11-stdlib, libpython3.11-testsuite, python3.11-doc),

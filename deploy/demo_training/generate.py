@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from qwen3 import Qwen3
-from tokenizer import EOS
+from demo_training.qwen3 import Qwen3
+from demo_training.tokenizer import EOS
 
 LOOP_WINDOW, LOOP_RATIO = 32, 0.35
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import torch
 
-from qwen3 import Config, Layer, Qwen3
+from demo_training.qwen3 import Config, Layer, Qwen3
 
 INITIAL = replace(Config(), num_hidden_layers=6, intermediate_size=896)
 COPIES = (0, 0, 1, 2, 2, 3, 4, 4, 5)  # For each layer of the grown model, the layer of the small model.

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import torch
 
-from card import megabytes
-from neox import DRAFTER, TARGET, Config
-from neox_drafter import GREEDY_SHARE
-from neox_target import GROW_AT, SHALLOW
-from neox_teacher import TEMPERATURE
-from prompts import CONTINUATION, MIN_DISTINCT
+from demo_training.autoregressive_drafter import GREEDY_SHARE
+from demo_training.demo_card import megabytes
+from demo_training.gpt_neox import DRAFTER, TARGET, Config
+from demo_training.neox_target import GROW_AT, SHALLOW
+from demo_training.neox_teacher import TEMPERATURE
+from demo_training.prompts import CONTINUATION, MIN_DISTINCT
 
 TEMPLATE = """# The GPT-NeoX pair
 
@@ -51,7 +51,7 @@ target's greedy text, and at {agreement_validation:.1f} % of the positions in th
 
 Linear speculation with K = {linear} at temperature 0 commits **τ = {tau:.2f}** tokens per cycle, on the
 {prompts} prompts of `prompts.jsonl`, {new_tokens} new tokens each. Computed by
-[neox_evaluate.py](../demo_training/neox_evaluate.py) in fp32. {exactness}
+[autoregressive_evaluation.py](../demo_training/autoregressive_evaluation.py) in fp32. {exactness}
 
 The largest difference of a logit from `transformers` in fp32 is {target_difference:.0e} (target) and
 {drafter_difference:.0e} (drafter).

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 
-from export import round_to_bf16, write_folder
-from neox import DRAFTER, TARGET, VOCABULARY, Config, GptNeox
+from demo_training.export import round_to_bf16, write_folder
+from demo_training.gpt_neox import DRAFTER, TARGET, VOCABULARY, Config, GptNeox
 
 LARGEST_DIFFERENCE = 1e-4  # in logits, fp32
 

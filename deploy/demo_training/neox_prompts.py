@@ -5,8 +5,8 @@ from pathlib import Path
 
 import torch
 
-from neox_export import load_target
-from prompts import pick, write
+from demo_training.neox_export import load_target
+from demo_training.prompts import pick, write
 
 
 def main() -> None:

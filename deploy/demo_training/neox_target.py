@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from muon import optimizers
-from neox import TARGET, GptNeox
-from schedule import Checkpoint, Clock, append_log, learning_rate_scale, set_scale
-from target import batch, train_step, validation_loss, window_length
+from demo_training.gpt_neox import TARGET, GptNeox
+from demo_training.muon import optimizers
+from demo_training.schedule import Checkpoint, Clock, append_log, learning_rate_scale, set_scale
+from demo_training.target import batch, train_step, validation_loss, window_length
 
 STEP_TOKENS = 2048
 SHALLOW, GROW_AT = 4, 0.4

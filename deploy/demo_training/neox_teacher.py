@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from generate import generate, useful_length
-from neox import GptNeox
-from neox_export import load_target
-from schedule import Clock
+from demo_training.generate import generate, useful_length
+from demo_training.gpt_neox import GptNeox
+from demo_training.neox_export import load_target
+from demo_training.schedule import Clock
 
 BATCH = 96
 # (corpus prefix, continuation) in tokens. Shards cycle through them. Continuation 0: corpus text alone.

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer
 
-import corpus
-from tokenizer import encode
+from demo_training import corpus
+from demo_training.tokenizer import encode
 
 
 def main() -> None:

@@ -16,11 +16,11 @@ import torch
 from tokenizers import Tokenizer
 from tqdm import tqdm
 
-import corpus
-from export import load_target
-from generate import distinct_ratio, generate
-from qwen3 import Qwen3
-from tokenizer import EOS
+from demo_training import corpus
+from demo_training.export import load_target
+from demo_training.generate import distinct_ratio, generate
+from demo_training.qwen3 import Qwen3
+from demo_training.tokenizer import EOS
 
 CONTINUATION = 64
 KIND = "python"

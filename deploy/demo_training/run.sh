@@ -37,24 +37,24 @@ fi
 
 # Keep large buffers for reuse instead of returning them to the system after every operation.
 export MALLOC_MMAP_THRESHOLD_=4294967296 MALLOC_TRIM_THRESHOLD_=17179869184 OMP_WAIT_POLICY=passive
-cd "$here"
-stage() { say "$1"; shift; nice -n 19 "$python" "$@"; }
-[ -f "$work/corpus/heldout.jsonl" ] || stage "corpus" corpus.py --work "$work" --record "$model/split.json"
-[ -f "$work/train.npy" ] || stage "tokenizer" tokenizer.py --work "$work"
-stage "target ($target_minutes min)" target.py --work "$work" --max-minutes "$target_minutes"
+cd "$here/.."
+stage() { say "$1"; shift; nice -n 19 "$python" -m "demo_training.$1" "${@:2}"; }
+[ -f "$work/corpus/heldout.jsonl" ] || stage "corpus" corpus --work "$work" --record "$model/split.json"
+[ -f "$work/train.npy" ] || stage "tokenizer" tokenizer --work "$work"
+stage "target ($target_minutes min)" target --work "$work" --max-minutes "$target_minutes"
 [ -f "$work/teacher/done" ] || stage "teacher text ($teacher_minutes min)" \
-  teacher.py --work "$work" --max-minutes "$teacher_minutes"
+  teacher --work "$work" --max-minutes "$teacher_minutes"
 touch "$work/teacher/done"
-stage "drafter ($drafter_minutes min)" drafter.py --work "$work" --max-minutes "$drafter_minutes"
-stage "export" export.py --work "$work" --out "$model"
-stage "prompts" prompts.py --work "$work" --out "$model/prompts.jsonl"
+stage "drafter ($drafter_minutes min)" dflash_drafter --work "$work" --max-minutes "$drafter_minutes"
+stage "export" export --work "$work" --out "$model"
+stage "prompts" prompts --work "$work" --out "$model/prompts.jsonl"
 trainer=$here/../../build/release/bin/bastion-train
 if [ -x "$trainer" ]; then
-  stage "transition prior" teacher_tokens.py --work "$work"
+  stage "transition prior" teacher_tokens --work "$work"
   nice -n 19 "$trainer" prior --target "$model/target" --out "$model/drafter" "$work/teacher_tokens.jsonl"
 else
   say "transition prior skipped: build bastion-train first with deploy/local/build.sh release bastion-train"
 fi
-stage "evaluation" evaluate.py --work "$work" --prompts "$model/prompts.jsonl" --nodes 4 8 16 32 64 --exact
-stage "model card" card.py --work "$work" --out "$model"
+stage "evaluation" dflash_evaluation --work "$work" --prompts "$model/prompts.jsonl" --nodes 4 8 16 32 64 --exact
+stage "model card" demo_card --work "$work" --out "$model"
 say "the pair is in $model"

@@ -38,17 +38,17 @@ fi
 
 # Keep large buffers for reuse instead of returning them to the system after every operation.
 export MALLOC_MMAP_THRESHOLD_=4294967296 MALLOC_TRIM_THRESHOLD_=17179869184 OMP_NUM_THREADS=1
-cd "$here"
-stage() { say "$1"; shift; nice -n 19 "$python" "$@"; }
-[ -f "$work/corpus/heldout.jsonl" ] || stage "corpus" corpus.py --work "$work" --record "$work/split.json"
-[ -f "$work/tokens.json" ] || stage "tokens" neox_tokens.py --work "$work" --tokenizer "$first/target"
-stage "target ($target_minutes min)" neox_target.py --work "$work" --max-minutes "$target_minutes"
+cd "$here/.."
+stage() { say "$1"; shift; nice -n 19 "$python" -m "demo_training.$1" "${@:2}"; }
+[ -f "$work/corpus/heldout.jsonl" ] || stage "corpus" corpus --work "$work" --record "$work/split.json"
+[ -f "$work/tokens.json" ] || stage "tokens" neox_tokens --work "$work" --tokenizer "$first/target"
+stage "target ($target_minutes min)" neox_target --work "$work" --max-minutes "$target_minutes"
 [ -f "$work/neox_teacher/done" ] || stage "teacher text ($teacher_minutes min)" \
-  neox_teacher.py --work "$work" --max-minutes "$teacher_minutes"
+  neox_teacher --work "$work" --max-minutes "$teacher_minutes"
 touch "$work/neox_teacher/done"
-stage "drafter ($drafter_minutes min)" neox_drafter.py --work "$work" --max-minutes "$drafter_minutes"
-stage "export" neox_export.py --work "$work" --out "$pair"
-stage "prompts" neox_prompts.py --work "$work" --out "$pair/prompts.jsonl"
-stage "evaluation" neox_evaluate.py --work "$work" --prompts "$pair/prompts.jsonl"
-stage "model card" neox_card.py --work "$work" --out "$pair" --teacher-minutes "$teacher_minutes"
+stage "drafter ($drafter_minutes min)" autoregressive_drafter --work "$work" --max-minutes "$drafter_minutes"
+stage "export" neox_export --work "$work" --out "$pair"
+stage "prompts" neox_prompts --work "$work" --out "$pair/prompts.jsonl"
+stage "evaluation" autoregressive_evaluation --work "$work" --prompts "$pair/prompts.jsonl"
+stage "model card" neox_card --work "$work" --out "$pair" --teacher-minutes "$teacher_minutes"
 say "the pair is in $pair"

@@ -13,10 +13,10 @@ import torch
 import torch.nn.functional as F
 from tqdm import tqdm
 
-from grow import INITIAL, grown
-from muon import optimizers
-from qwen3 import Config, Qwen3
-from schedule import Checkpoint, Clock, append_log, learning_rate_scale, set_scale
+from demo_training.grow import INITIAL, grown
+from demo_training.muon import optimizers
+from demo_training.qwen3 import Config, Qwen3
+from demo_training.schedule import Checkpoint, Clock, append_log, learning_rate_scale, set_scale
 
 MICRO_TOKENS = 2048
 GROW_AT = 0.45  # Share of the training time after which the model grows.

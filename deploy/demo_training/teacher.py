@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from dflash import TARGET_LAYERS
-from export import load_target
-from generate import generate, useful_length
-from schedule import Clock
+from demo_training.dflash import TARGET_LAYERS
+from demo_training.export import load_target
+from demo_training.generate import generate, useful_length
+from demo_training.schedule import Clock
 
 BATCH = 96
 # (corpus prefix, continuation) in tokens. Shards cycle through them. Most prefixes are as long as the prompts;

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-import corpus
+from demo_training import corpus
 
 VOCABULARY = 4096
 SPECIALS = ["<|endoftext|>", "<|mask|>", "<|im_start|>", "<|im_end|>"] + [f"<|reserved_{i}|>" for i in range(4)]

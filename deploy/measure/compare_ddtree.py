@@ -62,9 +62,8 @@ def import_theirs(folder: Path) -> types.SimpleNamespace:
     sys.modules.setdefault("datasets", stand_in)
     sys.path.insert(0, str(folder))  # Their modules import each other by bare names.
     import ddtree
-    import model
-
     import dflash
+    import model
 
     return types.SimpleNamespace(torch=torch, transformers=transformers, ddtree=ddtree, dflash=dflash, model=model)
 

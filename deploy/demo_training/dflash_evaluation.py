@@ -17,12 +17,12 @@ import torch.nn.functional as F
 from tokenizers import Tokenizer
 from tqdm import tqdm
 
-from dflash import BLOCK, TARGET_LAYERS, DFlash
-from export import load_drafter, load_target
-from generate import generate
-from prompts import CONTINUATION
-from qwen3 import Qwen3
-from tokenizer import EOS
+from demo_training.dflash import BLOCK, TARGET_LAYERS, DFlash
+from demo_training.export import load_drafter, load_target
+from demo_training.generate import generate
+from demo_training.prompts import CONTINUATION
+from demo_training.qwen3 import Qwen3
+from demo_training.tokenizer import EOS
 
 
 def best_first(log_q: torch.Tensor, nodes: int) -> list[tuple[int, int, int]]:

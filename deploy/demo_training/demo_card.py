@@ -36,7 +36,7 @@ with {vocabulary} entries and Qwen2's pre-tokenizer. It has 8 special tokens, am
 Validation files: **{nats:.3f} nats per token, perplexity {perplexity:.1f}, {bits:.3f} bits per byte**.
 
 Mean committed tokens per cycle (τ) at temperature 0, on the {prompts} prompts of `prompts.jsonl`,
-{new_tokens} new tokens each. Computed by [evaluate.py](../demo_training/evaluate.py) in fp32. `tree:N` is
+{new_tokens} new tokens each. Computed by [dflash_evaluation.py](../demo_training/dflash_evaluation.py) in fp32. `tree:N` is
 DDTree's best-first tree of N nodes:
 
 | {arm_names} |
@@ -116,9 +116,9 @@ def parts(split: dict) -> dict:
 
 def fields(work: Path, out: Path) -> dict:
     """The values of TEMPLATE."""
-    from grow import INITIAL
-    from prompts import CONTINUATION, MIN_DISTINCT
-    from target import GROW_AT
+    from demo_training.grow import INITIAL
+    from demo_training.prompts import CONTINUATION, MIN_DISTINCT
+    from demo_training.target import GROW_AT
 
     target, drafter = (json.loads((out / n / "config.json").read_text()) for n in ("target", "drafter"))
     state = {n: torch.load(work / f"{n}.pt", weights_only=True) for n in ("target", "drafter")}

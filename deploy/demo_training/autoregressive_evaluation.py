@@ -15,11 +15,11 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from tqdm import tqdm
 
-from evaluate import greedy, perplexity
-from neox import GptNeox
-from neox_export import load_drafter, load_target
-from prompts import CONTINUATION
-from tokenizer import EOS
+from demo_training.dflash_evaluation import greedy, perplexity
+from demo_training.gpt_neox import GptNeox
+from demo_training.neox_export import load_drafter, load_target
+from demo_training.prompts import CONTINUATION
+from demo_training.tokenizer import EOS
 
 LINEAR = 6
 

@@ -14,10 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from tqdm import tqdm
 
-from dflash import BLOCK, DFlash, DraftConfig, start_from_target
-from export import load_target
-from muon import optimizers
-from schedule import Checkpoint, Clock, append_log, learning_rate_scale, set_scale
+from demo_training.dflash import BLOCK, DFlash, DraftConfig, start_from_target
+from demo_training.export import load_target
+from demo_training.muon import optimizers
+from demo_training.schedule import Checkpoint, Clock, append_log, learning_rate_scale, set_scale
 
 SEQUENCES, ANCHORS = 16, 16  # per step: 256 blocks
 HARD_SHARE = 0.5

@@ -13,10 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from tqdm import tqdm
 
-from muon import optimizers
-from neox import DRAFTER, GptNeox
-from neox_export import load_target
-from schedule import Checkpoint, Clock, append_log, learning_rate_scale, set_scale
+from demo_training.gpt_neox import DRAFTER, GptNeox
+from demo_training.muon import optimizers
+from demo_training.neox_export import load_target
+from demo_training.schedule import Checkpoint, Clock, append_log, learning_rate_scale, set_scale
 
 STEP_TOKENS = 4096
 GREEDY_SHARE = 0.5
