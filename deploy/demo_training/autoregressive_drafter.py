@@ -60,7 +60,7 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(4)
-    head = load_target(args.work).gpt_neox.embed_in.weight
+    head = load_target(args.work).embedding
     shards = load_shards(args.work / "neox_teacher")
     drafter = GptNeox(DRAFTER)
     optimizer_pair = optimizers(drafter, args.muon_lr, args.adam_lr, weight_decay=0.0)

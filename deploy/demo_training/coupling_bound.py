@@ -29,7 +29,7 @@ def log_ratios(model, drafter, tokens: list[int], first: int, temperature: float
     roots = torch.arange(first, max(first, len(tokens) - BLOCK + 1))
     if len(roots) == 0:
         return torch.zeros(0, BLOCK - 1)
-    embedding = model.model.embed_tokens.weight
+    embedding = model.embedding
     guesses = drafter(embedding, features, ids[:, roots], roots[None])[0]
     log_q = F.log_softmax(guesses @ embedding.T / temperature, dim=-1)
     places = roots[:, None] + torch.arange(1, BLOCK)

@@ -91,7 +91,7 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     torch.manual_seed(2)
     target = load_target(args.work)
-    head = target.model.embed_tokens.weight
+    head = target.embedding
     shards = Shards(args.work / "teacher")
     drafter = DFlash(DraftConfig())
     if args.start_from:

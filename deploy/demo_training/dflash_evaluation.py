@@ -69,7 +69,7 @@ class Sequence:
         mask = torch.cat([torch.ones(rows, n, dtype=torch.bool), sees], dim=1)
         ids = torch.tensor([[self.bonus] + [token for _, token, _ in tree]])
         positions = torch.tensor([n] + [n + depth for _, _, depth in tree])
-        hidden, features = self.model.hidden(ids, positions, self.caches, mask, TARGET_LAYERS)
+        hidden, features = self.model.hidden(ids, positions, self.caches, TARGET_LAYERS, mask)
         picks = self.model.head(hidden[0]).argmax(-1).tolist()
         path, out = [0], []
         while True:
@@ -94,7 +94,7 @@ def decode(model: Qwen3, drafter: DFlash, prompt: list[int], new: int, tree: tup
     `tree`: (number of nodes, function that builds the tree).
     """
     nodes, builder = tree
-    head = model.model.embed_tokens.weight
+    head = model.embedding
     sequence = Sequence(model, prompt, len(prompt) + new + BLOCK + nodes + 1)
     text, lengths = [sequence.bonus], []
     while len(text) < new and EOS not in text:

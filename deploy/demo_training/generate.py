@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from demo_training.qwen3 import Qwen3
+from demo_training.language_model import LanguageModel
 from demo_training.tokenizer import EOS
 
 LOOP_WINDOW, LOOP_RATIO = 32, 0.35
@@ -21,7 +21,7 @@ def choose(logits: Tensor, temperature: Tensor, generator: torch.Generator) -> T
 
 @torch.no_grad()
 def generate(
-    model: Qwen3, prefix: Tensor, count: int, sampling: tuple[Tensor, torch.Generator], taps: tuple[int, ...] = ()
+    model: LanguageModel, prefix: Tensor, count: int, sampling: tuple[Tensor, torch.Generator], taps: tuple[int, ...] = ()
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Continues prefix [B, P] by `count` ids, without stopping at the end of text.
 

@@ -1,7 +1,7 @@
 """GPT-NeoX as plain PyTorch modules, with the parameter names of Hugging Face's `GPTNeoXForCausalLM`.
 
 LayerNorm with bias, attention and MLP in parallel on the same residual, RoPE on the first quarter of each head, and
-a tied LM head. `GptNeox` has the interface of the first pair's `Qwen3`, so `generate.py` and `target.py` run both.
+a tied LM head. The drafter has the same architecture as the target.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-VOCABULARY = 4096
+from demo_training.language_model import Cache, LanguageModel, Rope, rope_table, rotate
+
 ROTARY_SHARE = 0.25
 
 
@@ -21,12 +22,17 @@ class Config:
     hidden_size: int
     num_hidden_layers: int
     num_attention_heads: int
+    vocab_size: int = 4096
     rotary_emb_base: float = 10000.0
     layer_norm_eps: float = 1e-5
 
     @property
     def head_dim(self) -> int:
         return self.hidden_size // self.num_attention_heads
+
+    @property
+    def num_key_value_heads(self) -> int:
+        return self.num_attention_heads
 
     @property
     def rotary_dims(self) -> int:
@@ -37,7 +43,7 @@ class Config:
         return {
             "architectures": ["GPTNeoXForCausalLM"],
             "model_type": "gpt_neox",
-            "vocab_size": VOCABULARY,
+            "vocab_size": self.vocab_size,
             "hidden_size": self.hidden_size,
             "intermediate_size": 4 * self.hidden_size,
             "num_hidden_layers": self.num_hidden_layers,
@@ -66,34 +72,10 @@ TARGET = Config(hidden_size=256, num_hidden_layers=7, num_attention_heads=4)
 DRAFTER = Config(hidden_size=96, num_hidden_layers=2, num_attention_heads=3)
 
 
-def rope_table(positions: Tensor, config: Config) -> tuple[Tensor, Tensor]:
-    """cos and sin, each [T, rotary dims], for absolute positions [T]."""
-    exponent = torch.arange(0, config.rotary_dims, 2, dtype=torch.float32) / config.rotary_dims
-    angle = positions.float().unsqueeze(-1) * config.rotary_emb_base**-exponent
-    angle = torch.cat([angle, angle], dim=-1)
-    return angle.cos(), angle.sin()
-
-
-def rotate(x: Tensor, rope: tuple[Tensor, Tensor]) -> Tensor:
-    """Applies RoPE in its half-split form to the first dims of x [B, H, T, D]."""
+def rotate_first(x: Tensor, rope: Rope) -> Tensor:
+    """Applies RoPE to the first dims of x [B, H, T, D]."""
     turned, kept = x.split([rope[0].shape[-1], x.shape[-1] - rope[0].shape[-1]], dim=-1)
-    low, high = turned.chunk(2, dim=-1)
-    return torch.cat([turned * rope[0] + torch.cat([-high, low], dim=-1) * rope[1], kept], dim=-1)
-
-
-class Cache:
-    """Keys and values of one layer for B sequences of equal length, preallocated [B, H, capacity, D]."""
-
-    def __init__(self, batch: int, capacity: int, config: Config):
-        shape = (batch, config.num_attention_heads, capacity, config.head_dim)
-        self.k, self.v, self.used = torch.empty(shape), torch.empty(shape), 0
-
-    def extend(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Appends [B, H, T, D] and returns everything stored so far."""
-        end = self.used + k.shape[2]
-        self.k[:, :, self.used : end], self.v[:, :, self.used : end] = k, v
-        self.used = end
-        return self.k[:, :, :end], self.v[:, :, :end]
+    return torch.cat([rotate(turned, rope), kept], dim=-1)
 
 
 class Attention(nn.Module):
@@ -105,10 +87,10 @@ class Attention(nn.Module):
         self.query_key_value = nn.Linear(config.hidden_size, 3 * config.hidden_size)
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
 
-    def forward(self, x: Tensor, rope: tuple[Tensor, Tensor], cache: Cache | None) -> Tensor:
+    def forward(self, x: Tensor, rope: Rope, cache: Cache | None) -> Tensor:
         """[B, T, C] -> [B, T, C]. Causal. With a cache, T new rows see all of its rows."""
         q, k, v = self.query_key_value(x).unflatten(-1, (self.heads, 3 * self.d)).transpose(1, 2).chunk(3, dim=-1)
-        q, k = rotate(q, rope), rotate(k, rope)
+        q, k = rotate_first(q, rope), rotate_first(k, rope)
         if cache is not None:
             k, v = cache.extend(k, v)
         rows, keys = q.shape[2], k.shape[2]
@@ -137,7 +119,7 @@ class Layer(nn.Module):
         self.attention = Attention(config)
         self.mlp = MLP(config)
 
-    def forward(self, x: Tensor, rope: tuple[Tensor, Tensor], cache: Cache | None) -> Tensor:
+    def forward(self, x: Tensor, rope: Rope, cache: Cache | None) -> Tensor:
         """[B, T, C] -> [B, T, C]. Attention and MLP both read the input of the layer."""
         return x + self.attention(self.input_layernorm(x), rope, cache) + self.mlp(self.post_attention_layernorm(x))
 
@@ -145,13 +127,13 @@ class Layer(nn.Module):
 class Body(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
-        self.embed_in = nn.Embedding(VOCABULARY, config.hidden_size)
+        self.embed_in = nn.Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
         self.final_layer_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
 
 
-class GptNeox(nn.Module):
-    """Tied embeddings: the LM head is `gpt_neox.embed_in.weight`.
+class GptNeox(LanguageModel):
+    """The target and the drafter of the GPT-NeoX pair.
 
     `depth`: number of layers that run. Because output projections start at zero, a layer that begins to run does not
     change the function at first. The target's training uses this to grow.
@@ -161,36 +143,21 @@ class GptNeox(nn.Module):
         super().__init__()
         self.config, self.depth = config, config.num_hidden_layers
         self.gpt_neox = Body(config)
-        self.reset()
+        self.reset(outputs=("attention.dense.weight", "dense_4h_to_h.weight"))
 
-    def reset(self) -> None:
-        """Initializes the weights. Output projections are zero, so each layer starts as the identity."""
-        for name, parameter in self.named_parameters():
-            if name.endswith(("attention.dense.weight", "dense_4h_to_h.weight")) or name.endswith(".bias"):
-                nn.init.zeros_(parameter)
-            elif parameter.dim() == 2:
-                nn.init.normal_(parameter, std=0.02 if "embed" in name else parameter.shape[1] ** -0.5)
+    @property
+    def embedding(self) -> Tensor:
+        return self.gpt_neox.embed_in.weight
 
     def hidden(
         self, tokens: Tensor, positions: Tensor | None = None, caches: list[Cache] | None = None, taps: tuple[int, ...] = ()
     ) -> tuple[Tensor, None]:
-        """tokens [B, T] -> final normed hidden [B, T, C]. The second value is None: this model has no taps."""
+        """See LanguageModel. This model has no taps."""
         assert not taps, "GptNeox exports no features"
         if positions is None:
             positions = torch.arange(tokens.shape[1])
-        rope = rope_table(positions, self.config)
+        rope = rope_table(positions, self.config.rotary_dims, self.config.rotary_emb_base)
         x = self.gpt_neox.embed_in(tokens)
         for index, layer in enumerate(self.gpt_neox.layers[: self.depth]):
             x = layer(x, rope, None if caches is None else caches[index])
         return self.gpt_neox.final_layer_norm(x), None
-
-    def head(self, hidden: Tensor) -> Tensor:
-        """[..., C] -> logits [..., V]"""
-        return F.linear(hidden, self.gpt_neox.embed_in.weight)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        return self.head(self.hidden(tokens)[0])
-
-    def new_caches(self, batch: int, capacity: int) -> list[Cache]:
-        """One cache per layer, for `batch` sequences of at most `capacity` tokens."""
-        return [Cache(batch, capacity, self.config) for _ in self.gpt_neox.layers]

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from demo_training.export import round_to_bf16, write_folder
-from demo_training.gpt_neox import DRAFTER, TARGET, VOCABULARY, Config, GptNeox
+from demo_training.gpt_neox import DRAFTER, TARGET, Config, GptNeox
 
 LARGEST_DIFFERENCE = 1e-4  # in logits, fp32
 
@@ -33,7 +33,7 @@ def check_against_transformers(folder: Path, model: GptNeox) -> float:
     from transformers import GPTNeoXForCausalLM
 
     reference = GPTNeoXForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    ids = torch.randint(8, VOCABULARY, (2, 200), generator=torch.Generator().manual_seed(1))
+    ids = torch.randint(8, model.config.vocab_size, (2, 200), generator=torch.Generator().manual_seed(1))
     return (reference(ids).logits - model(ids)).abs().max().item()
 
 

@@ -1,8 +1,8 @@
 """The dense Qwen3 decoder in plain PyTorch, with the parameter names of `transformers`' Qwen3ForCausalLM.
 
-Shapes: B sequences, T tokens, C hidden, H query heads, G key/value heads, D head size, V vocabulary. Training
-on a few CPU cores needs only this small subset of `transformers`. export.py compares the logits with those of
-`transformers` on the exported folder.
+Shapes: B sequences, T tokens, C hidden, H query heads, G key/value heads, D head size. Training on a few CPU cores
+needs only this small subset of `transformers`. export.py compares the logits with those of `transformers` on the
+exported folder.
 """
 
 from dataclasses import asdict, dataclass
@@ -10,6 +10,9 @@ from dataclasses import asdict, dataclass
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from demo_training import language_model
+from demo_training.language_model import Cache, LanguageModel, Rope, rotate
 
 
 @dataclass(frozen=True)
@@ -61,18 +64,10 @@ class RMSNorm(nn.Module):
         return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
 
 
-def rope_table(positions: Tensor, config: Config) -> tuple[Tensor, Tensor]:
+def rope_table(positions: Tensor, config: Config) -> Rope:
     """cos and sin, each [..., T, 1, D], for absolute positions [..., T]."""
-    half = torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim
-    angle = positions.float().unsqueeze(-1) * config.rope_theta**-half
-    angle = torch.cat([angle, angle], dim=-1).unsqueeze(-2)
-    return angle.cos(), angle.sin()
-
-
-def rotate(x: Tensor, rope: tuple[Tensor, Tensor]) -> Tensor:
-    """Applies RoPE in its half-split form to x [..., T, heads, D]."""
-    low, high = x.chunk(2, dim=-1)
-    return x * rope[0] + torch.cat([-high, low], dim=-1) * rope[1]
+    cos, sin = language_model.rope_table(positions, config.head_dim, config.rope_theta)
+    return cos.unsqueeze(-2), sin.unsqueeze(-2)
 
 
 class Attention(nn.Module):
@@ -87,12 +82,12 @@ class Attention(nn.Module):
         self.q_norm = RMSNorm(d, config.rms_norm_eps)
         self.k_norm = RMSNorm(d, config.rms_norm_eps)
 
-    def queries(self, x: Tensor, rope: tuple[Tensor, Tensor]) -> Tensor:
+    def queries(self, x: Tensor, rope: Rope) -> Tensor:
         """[B, T, C] -> [B, H, T, D]"""
         q = self.q_proj(x).unflatten(-1, (self.heads, self.d))
         return rotate(self.q_norm(q), rope).transpose(1, 2)
 
-    def keys_values(self, x: Tensor, rope: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    def keys_values(self, x: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
         """[B, T, C] -> two of [B, G, T, D]"""
         k = self.k_proj(x).unflatten(-1, (self.groups, self.d))
         v = self.v_proj(x).unflatten(-1, (self.groups, self.d))
@@ -108,21 +103,6 @@ class Attention(nn.Module):
             k, v = k.repeat_interleave(repeat, dim=1), v.repeat_interleave(repeat, dim=1)
             out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
         return self.o_proj(out.transpose(1, 2).flatten(-2))
-
-
-class Cache:
-    """Keys and values of one layer for B sequences of equal length, preallocated [B, G, capacity, D]."""
-
-    def __init__(self, batch: int, capacity: int, config: Config):
-        shape = (batch, config.num_key_value_heads, capacity, config.head_dim)
-        self.k, self.v, self.used = torch.empty(shape), torch.empty(shape), 0
-
-    def extend(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Appends [B, G, T, D] and returns everything stored so far."""
-        end = self.used + k.shape[2]
-        self.k[:, :, self.used : end], self.v[:, :, self.used : end] = k, v
-        self.used = end
-        return self.k[:, :, :end], self.v[:, :, :end]
 
 
 class MLP(nn.Module):
@@ -144,7 +124,7 @@ class Layer(nn.Module):
         self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
 
-    def forward(self, x: Tensor, rope: tuple[Tensor, Tensor], cache: Cache | None = None, mask: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, rope: Rope, cache: Cache | None = None, mask: Tensor | None = None) -> Tensor:
         """[B, T, C] -> [B, T, C]. Appends the T rows to the cache, if any. Causal unless a mask is given."""
         normed = self.input_layernorm(x)
         q = self.self_attn.queries(normed, rope)
@@ -164,37 +144,28 @@ class Body(nn.Module):
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
 
 
-class Qwen3(nn.Module):
-    """Tied embeddings: the LM head is `model.embed_tokens.weight`."""
+class Qwen3(LanguageModel):
+    """The target of the first pair. Any layer can be tapped."""
 
     def __init__(self, config: Config):
         super().__init__()
         self.config = config
         self.model = Body(config)
-        self.reset()
+        self.reset(outputs=("o_proj.weight", "down_proj.weight"))
 
-    def reset(self) -> None:
-        """Initializes the weights. Output projections are zero, so each block starts as the identity."""
-        for name, parameter in self.named_parameters():
-            if parameter.dim() < 2:
-                continue
-            if name.endswith(("o_proj.weight", "down_proj.weight")):
-                nn.init.zeros_(parameter)
-            else:
-                nn.init.normal_(parameter, std=0.02 if "embed" in name else parameter.shape[1] ** -0.5)
+    @property
+    def embedding(self) -> Tensor:
+        return self.model.embed_tokens.weight
 
     def hidden(
         self,
         tokens: Tensor,
         positions: Tensor | None = None,
         caches: list[Cache] | None = None,
-        mask: Tensor | None = None,
         taps: tuple[int, ...] = (),
+        mask: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """tokens [B, T] -> final normed hidden [B, T, C] and the features [B, T, len(taps)·C].
-
-        A feature is the output of layer `tap` (HF hidden_states[tap + 1]). positions default to 0..T-1.
-        """
+        """See LanguageModel. mask [T, cached rows + T]: True where a key is visible. Default: causal."""
         if positions is None:
             positions = torch.arange(tokens.shape[1])
         rope = rope_table(positions, self.config)
@@ -206,14 +177,3 @@ class Qwen3(nn.Module):
                 tapped[index] = x
         features = torch.cat([tapped[t] for t in taps], dim=-1) if taps else None
         return self.model.norm(x), features
-
-    def head(self, hidden: Tensor) -> Tensor:
-        """[..., C] -> logits [..., V]"""
-        return F.linear(hidden, self.model.embed_tokens.weight)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        return self.head(self.hidden(tokens)[0])
-
-    def new_caches(self, batch: int, capacity: int) -> list[Cache]:
-        """One cache per layer, for `batch` sequences of at most `capacity` tokens."""
-        return [Cache(batch, capacity, self.config) for _ in self.model.layers]
