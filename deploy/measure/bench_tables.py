@@ -2,14 +2,13 @@
 
 from report import table
 
-# The types of matrix products, in the order of the text.
-TYPES = ("bf16", "int8", "fp32")
+RATE = "_flops_per_second"  # The end of a key. Before it: the weights' format.
 
 
 def roofline(measurements: dict) -> str:
     """The machine's limits, and how close each forward comes to them."""
-    rates = [(kind, measurements.get(f"{kind}_flops_per_second", 0)) for kind in TYPES]
-    products = ", ".join(f"{rate / 1e9:.0f} GFLOP/s in {kind}" for kind, rate in rates if rate > 0)
+    rates = {key.removesuffix(RATE): rate for key, rate in measurements.items() if key.endswith(RATE)}
+    products = ", ".join(f"{rate / 1e9:.0f} GFLOP/s in {weights}" for weights, rate in rates.items() if rate > 0)
     limits = f"read {measurements['read_bytes_per_second'] / 1e9:.1f} GB/s" + (
         f"; matrix products {products}" if products else ""
     )
