@@ -1,25 +1,21 @@
-"""Reference evaluation of the GPT-NeoX pair at T = 0, with an own decode loop for one sequence.
+"""Reference evaluation of an autoregressive drafter at T = 0, with its own decode loop for one sequence.
 
 Computes the validation loss of both models, how often their most probable tokens agree, and the mean committed
 tokens per cycle (τ) of linear speculation: the drafter proposes K tokens, the target accepts a prefix and adds
 one token. Every text is compared with plain greedy decoding.
 """
 
-import argparse
-import json
-from pathlib import Path
-
-import numpy as np
 import torch
-from tokenizers import Tokenizer
 from torch import Tensor
 from tqdm import tqdm
 
-from demo_training.dflash_evaluation import greedy, perplexity
-from demo_training.gpt_neox import GptNeox
-from demo_training.neox_export import load_drafter, load_target
+from demo_training.evaluation import by_prompt, greedy, mean_length, perplexity, prompt_ids, write_report
+from demo_training.export import load
+from demo_training.language_model import LanguageModel
 from demo_training.prompts import CONTINUATION
+from demo_training.stage import parse, parser
 from demo_training.tokenizer import EOS
+from demo_training.windows import validation_windows
 
 LINEAR = 6
 
@@ -27,7 +23,7 @@ LINEAR = 6
 class Sequence:
     """One model's cache of one sequence. `feed` runs tokens; `rewind` forgets all rows from position n on."""
 
-    def __init__(self, model: GptNeox, capacity: int):
+    def __init__(self, model: LanguageModel, capacity: int):
         self.model, self.caches = model, model.new_caches(1, capacity)
 
     def feed(self, tokens: list[int]) -> list[int]:
@@ -50,7 +46,7 @@ def draft(drafter: Sequence, committed: list[int], count: int) -> list[int]:
 
 
 @torch.no_grad()
-def linear_speculation(models: tuple[GptNeox, GptNeox], prompt: list[int], new: int) -> tuple[list[int], list[int]]:
+def linear_speculation(models: tuple[LanguageModel, LanguageModel], prompt: list[int], new: int) -> tuple[list[int], list[int]]:
     """Greedy text of at least `new` ids, cut to `new`, and the committed length of each cycle."""
     target, drafter = (Sequence(model, len(prompt) + new + 2 * LINEAR + 2) for model in models)
     committed = prompt + [target.feed(prompt)[-1]]
@@ -69,7 +65,7 @@ def linear_speculation(models: tuple[GptNeox, GptNeox], prompt: list[int], new: 
 
 
 @torch.no_grad()
-def agreement(models: tuple[GptNeox, GptNeox], texts: list[Tensor], skip: list[int]) -> float:
+def agreement(models: tuple[LanguageModel, LanguageModel], texts: list[Tensor], skip: list[int]) -> float:
     """Share of positions where both models' most probable tokens agree, given the same text.
 
     texts: ids [T]. skip: for each text, how many leading predictions not to count.
@@ -81,32 +77,18 @@ def agreement(models: tuple[GptNeox, GptNeox], texts: list[Tensor], skip: list[i
     return hits / total
 
 
-def validation_windows(work: Path, length: int = 512, count: int = 60) -> list[Tensor]:
-    stream = np.load(work / "validation.npy").astype(np.int64)
-    starts = np.linspace(0, len(stream) - length - 1, count).astype(int)
-    return [torch.from_numpy(stream[s : s + length + 1]) for s in starts]
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--prompts", type=Path, required=True)
-    args = parser.parse_args()
-    torch.set_num_threads(1)
-    models = load_target(args.work), load_drafter(args.work)
-    tokenizer = Tokenizer.from_file(str(args.work / "tokenizer" / "tokenizer.json"))
-    prompts = [
-        tokenizer.encode(json.loads(line)["text"], add_special_tokens=False).ids
-        for line in args.prompts.read_text().splitlines()
-    ]
+    args = parse(parser(__doc__))
+    models: tuple[LanguageModel, LanguageModel] = load(args.work, args.pair.target), load(args.work, args.pair.drafter)
+    prompts = list(prompt_ids(args).values())
     lengths, texts, differing = [], [], 0
     for prompt in tqdm(prompts, desc="evaluate", unit="prompt"):
         plain = greedy(models[0], prompt, CONTINUATION)
         text, cycles = linear_speculation(models, prompt, CONTINUATION)
         differing += text != plain[: len(text)]
         lengths.append(cycles)
-        texts.append(plain)
-    joined = [torch.tensor(p + t) for p, t in zip(prompts, texts)]
+        texts.append(torch.tensor(prompt + plain))
+    windows = validation_windows(args.work, 60)
     report = {
         "prompts": len(prompts),
         "new_tokens": CONTINUATION,
@@ -114,13 +96,12 @@ def main() -> None:
         "texts_that_differ": differing,
         "target": perplexity(models[0], args.work),
         "drafter": perplexity(models[1], args.work),
-        "agreement_on_greedy_text": agreement(models, joined, [len(p) - 1 for p in prompts]),
-        "agreement_on_validation": agreement(models, validation_windows(args.work), [0] * 60),
-        "tau": float(np.mean(sum(lengths, []))),
-        "tau_by_prompt": [round(float(np.mean(c)), 2) for c in lengths],
+        "agreement_on_greedy_text": agreement(models, texts, [len(p) - 1 for p in prompts]),
+        "agreement_on_validation": agreement(models, windows, [0] * len(windows)),
+        "tau": mean_length(lengths),
+        "tau_by_prompt": by_prompt(lengths),
     }
-    (args.work / "neox_evaluation.json").write_text(json.dumps(report, indent=1))
-    print(json.dumps({k: v for k, v in report.items() if k != "tau_by_prompt"}, indent=1))
+    write_report(args.work, report)
 
 
 if __name__ == "__main__":

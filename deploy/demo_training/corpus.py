@@ -7,7 +7,6 @@ Each file belongs to one split, chosen by a hash of its path, so the splits are 
 data (encodings, long literals, generated tables) are dropped.
 """
 
-import argparse
 import hashlib
 import json
 import re
@@ -15,6 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tqdm import tqdm
+
+from demo_training.stage import parse, parser
 
 # (root, glob, kind) of every source. PACKAGES names the Debian packages that install them.
 SOURCES = [
@@ -104,10 +105,7 @@ def load(work: Path, split: str) -> list[Document]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--work", type=Path, required=True, help="working folder, outside the repository's history")
-    parser.add_argument("--record", type=Path, required=True, help="where to write split.json")
-    args = parser.parse_args()
+    args = parse(parser(__doc__))
     documents = collect()
     (args.work / "corpus").mkdir(parents=True, exist_ok=True)
     for split in ("train", "validation", "heldout"):
@@ -116,7 +114,9 @@ def main() -> None:
                 if document.split == split:
                     out.write(json.dumps(asdict(document)) + "\n")
     record = summary(documents)
-    args.record.write_text(json.dumps(record, indent=1) + "\n")
+    # The pair that shares the text of another pair has the same split.
+    folder = args.work if args.pair.tokenizer else args.out
+    (folder / "split.json").write_text(json.dumps(record, indent=1) + "\n")
     print({name: (s["files"], s["bytes"]) for name, s in record["splits"].items()})
 
 

@@ -8,55 +8,49 @@ q_i(x_i)/p(x_i)) over texts that the target generated. So the τ of a chain is a
 means over d. The services use one such coupling, with Gumbel noise; independent noise is another.
 """
 
-import argparse
 import json
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from tokenizers import Tokenizer
 
-from demo_training.dflash import BLOCK, TARGET_LAYERS
-from demo_training.export import load_drafter, load_target
+from demo_training.dflash import BLOCK, TARGET_LAYERS, DFlash
+from demo_training.evaluation import prompt_ids
+from demo_training.export import load
+from demo_training.qwen3 import Qwen3
+from demo_training.stage import parse, parser
 
 
 @torch.no_grad()
-def log_ratios(model, drafter, tokens: list[int], first: int, temperature: float) -> torch.Tensor:
+def log_ratios(models: tuple[Qwen3, DFlash], tokens: list[int], first: int, temperature: float) -> torch.Tensor:
     """log q_i(x_i) − log p(x_i) [roots, BLOCK − 1] for every root from token `first` on."""
+    model, drafter = models
     ids = torch.tensor([tokens])
     hidden, features = model.hidden(ids, None, None, taps=TARGET_LAYERS)
     log_p = F.log_softmax(model.head(hidden[0]) / temperature, dim=-1)
     roots = torch.arange(first, max(first, len(tokens) - BLOCK + 1))
     if len(roots) == 0:
         return torch.zeros(0, BLOCK - 1)
-    embedding = model.embedding
-    guesses = drafter(embedding, features, ids[:, roots], roots[None])[0]
-    log_q = F.log_softmax(guesses @ embedding.T / temperature, dim=-1)
+    guesses = drafter(model.embedding, features, ids[:, roots], roots[None])[0]
+    log_q = F.log_softmax(guesses @ model.embedding.T / temperature, dim=-1)
     places = roots[:, None] + torch.arange(1, BLOCK)
     picked = ids[0, places, None]
     return (log_q.gather(2, picked) - log_p[places - 1].gather(2, picked))[:, :, 0]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--prompts", type=Path, required=True)
-    parser.add_argument("results", type=Path, nargs="+", help="results.json of bastion-bench")
-    args = parser.parse_args()
-    torch.set_num_threads(2)
-    model, drafter = load_target(args.work), load_drafter(args.work)
-    tokenizer = Tokenizer.from_file(str(args.work / "tokenizer" / "tokenizer.json"))
-    prompts = {
-        p["id"]: tokenizer.encode(p["text"], add_special_tokens=False).ids
-        for p in map(json.loads, args.prompts.read_text().splitlines())
-    }
+    options = parser(__doc__)
+    options.add_argument("results", type=Path, nargs="+", help="results.json of bastion-bench")
+    args = parse(options)
+    models: tuple[Qwen3, DFlash] = load(args.work, args.pair.target), load(args.work, args.pair.drafter)
+    prompts = prompt_ids(args)
     for path in args.results:
         results = json.loads(path.read_text())
         temperature = results["settings"]["temperature"]
         policies = {policy["policy"]: policy for policy in results["policies"]}
         ratios = torch.cat(
             [
-                log_ratios(model, drafter, prompts[p["id"]] + p["output_token_ids"], len(prompts[p["id"]]) - 1, temperature)
+                log_ratios(models, prompts[p["id"]] + p["output_token_ids"], len(prompts[p["id"]]) - 1, temperature)
                 for p in policies["ar"]["prompts"]
             ]
         )

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from demo_training.grow import copy_layer
-from demo_training.qwen3 import Config, Layer, RMSNorm, rope_table
+from demo_training.qwen3 import Config, Layer, Qwen3, RMSNorm, rope_table
 
 BLOCK = 8
 TARGET_LAYERS = (2, 4, 7)
@@ -75,7 +75,7 @@ class DFlash(nn.Module):
         return self.norm(x).unflatten(1, (count, BLOCK))[:, :, 1:]
 
 
-def start_from_target(drafter: DFlash, target: torch.nn.Module) -> None:
+def start_from_target(drafter: DFlash, target: Qwen3) -> None:
     """Sets initial weights.
 
     Copies the target's last layers (their first feed-forward units) and its final norm. `fc`

@@ -1,27 +1,22 @@
-"""Reference evaluation at T = 0: committed tokens per cycle (τ) on the prompts, and validation perplexity.
+"""Reference evaluation of a DFlash drafter at T = 0: committed tokens per cycle (τ) on the prompts, and perplexity.
 
 It uses its own simple decode cycle for one sequence, independent of bastion's. The tree is DDTree's best-first
-tree (arXiv 2604.12989) of `--nodes` nodes, or the top-1 chain. `--exact` compares every text with plain
-greedy decoding.
+tree (arXiv 2604.12989) of `--nodes` nodes, or the top-1 chain. Every text is compared with plain greedy decoding.
 """
 
-import argparse
 import heapq
-import json
 import math
-from pathlib import Path
 
-import numpy as np
 import torch
 import torch.nn.functional as F
-from tokenizers import Tokenizer
 from tqdm import tqdm
 
 from demo_training.dflash import BLOCK, TARGET_LAYERS, DFlash
-from demo_training.export import load_drafter, load_target
-from demo_training.generate import generate
+from demo_training.evaluation import by_prompt, greedy, mean_length, perplexity, prompt_ids, write_report
+from demo_training.export import load
 from demo_training.prompts import CONTINUATION
 from demo_training.qwen3 import Qwen3
+from demo_training.stage import parse, parser
 from demo_training.tokenizer import EOS
 
 
@@ -57,7 +52,7 @@ class Sequence:
 
     def __init__(self, model: Qwen3, prompt: list[int], capacity: int):
         self.model, self.caches = model, model.new_caches(1, capacity)
-        hidden, self.features = model.hidden(torch.tensor([prompt]), None, self.caches, taps=TARGET_LAYERS)
+        hidden, self.features = model.hidden(torch.tensor([prompt]), None, self.caches, TARGET_LAYERS)
         self.bonus = int(model.head(hidden[0, -1]).argmax())
 
     def verify(self, tree: list[tuple[int, int, int]]) -> list[int]:
@@ -105,51 +100,22 @@ def decode(model: Qwen3, drafter: DFlash, prompt: list[int], new: int, tree: tup
     return text[:new], lengths
 
 
-@torch.no_grad()
-def greedy(model: Qwen3, prompt: list[int], new: int) -> list[int]:
-    """Plain greedy decoding, one token per forward."""
-    tokens, _, _ = generate(model, torch.tensor([prompt]), new, (torch.zeros(1), torch.Generator()))
-    return tokens[0, len(prompt) :].tolist()
-
-
-@torch.no_grad()
-def perplexity(model: Qwen3, work: Path, length: int = 512, limit: int = 400) -> dict:
-    """Nats per token and bits per byte over the validation files, in windows of `length`."""
-    stream = np.load(work / "validation.npy").astype(np.int64)
-    sizes = json.loads((work / "tokens.json").read_text())["validation"]
-    losses = []
-    for start in range(0, min(len(stream) - length - 1, limit * length), length):
-        ids = torch.from_numpy(stream[start : start + length + 1])
-        losses.append(F.cross_entropy(model(ids[None, :-1])[0], ids[1:]).item())
-    nats = float(np.mean(losses))
-    return {
-        "nats_per_token": nats,
-        "perplexity": math.exp(nats),
-        "bits_per_byte": nats / math.log(2) * sizes["tokens"] / sizes["bytes"],
-    }
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--prompts", type=Path, required=True)
-    parser.add_argument("--nodes", type=int, nargs="+", default=[64])
-    parser.add_argument("--new-tokens", type=int, default=CONTINUATION)
-    parser.add_argument("--limit", type=int, default=1000, help="maximum number of prompts. Default: 1000")
-    parser.add_argument("--exact", action="store_true", help="also compare every text with plain greedy decoding")
-    args = parser.parse_args()
-    torch.set_num_threads(2)
-    model, drafter = load_target(args.work), load_drafter(args.work)
-    tokenizer = Tokenizer.from_file(str(args.work / "tokenizer" / "tokenizer.json"))
-    prompts = [json.loads(line) for line in args.prompts.read_text().splitlines()][: args.limit]
+    options = parser(__doc__)
+    options.add_argument("--nodes", type=int, nargs="+", default=[4, 8, 16, 32, 64])
+    options.add_argument("--new-tokens", type=int, default=CONTINUATION)
+    options.add_argument("--limit", type=int, help="maximum number of prompts. Default: all")
+    args = parse(options)
+    model: Qwen3 = load(args.work, args.pair.target)
+    drafter: DFlash = load(args.work, args.pair.drafter)
+    prompts = list(prompt_ids(args).values())[: args.limit]
     arms = [("chain", chain, BLOCK - 1)] + [(f"tree:{n}", best_first, n) for n in args.nodes]
-    lengths: dict[str, list] = {name: [] for name, _, _ in arms}
+    lengths: dict[str, list[list[int]]] = {name: [] for name, _, _ in arms}
     differing = 0
     for prompt in tqdm(prompts, desc="evaluate", unit="prompt"):
-        ids = tokenizer.encode(prompt["text"], add_special_tokens=False).ids
-        texts = [greedy(model, ids, args.new_tokens)] if args.exact else []
+        texts = [greedy(model, prompt, args.new_tokens)]
         for name, builder, nodes in arms:
-            text, cycle = decode(model, drafter, ids, args.new_tokens, (nodes, builder))
+            text, cycle = decode(model, drafter, prompt, args.new_tokens, (nodes, builder))
             lengths[name].append(cycle)
             texts.append(text)
         shortest = min(map(len, texts))
@@ -158,13 +124,11 @@ def main() -> None:
         "prompts": len(prompts),
         "new_tokens": args.new_tokens,
         "texts_that_differ": differing,
-        "compared_with_greedy": args.exact,
-        **perplexity(model, args.work),
-        "tau": {name: round(float(np.mean(sum(cycles, []))), 3) for name, cycles in lengths.items()},
-        "tau_by_prompt": {name: [round(float(np.mean(c)), 2) for c in cycles] for name, cycles in lengths.items()},
+        "target": perplexity(model, args.work),
+        "tau": {name: round(mean_length(cycles), 3) for name, cycles in lengths.items()},
+        "tau_by_prompt": {name: by_prompt(cycles) for name, cycles in lengths.items()},
     }
-    (args.work / "evaluation.json").write_text(json.dumps(report, indent=1))
-    print(json.dumps({k: v for k, v in report.items() if k != "tau_by_prompt"}, indent=1))
+    write_report(args.work, report)
 
 
 if __name__ == "__main__":

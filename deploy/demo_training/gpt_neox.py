@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from demo_training.language_model import Cache, LanguageModel, Rope, rope_table, rotate
 
 ROTARY_SHARE = 0.25
+SHALLOW, GROW_AT = 4, 0.4  # Layers of the target that run until this share of its training time has passed.
 
 
 @dataclass(frozen=True)
@@ -161,3 +162,9 @@ class GptNeox(LanguageModel):
         for index, layer in enumerate(self.gpt_neox.layers[: self.depth]):
             x = layer(x, rope, None if caches is None else caches[index])
         return self.gpt_neox.final_layer_norm(x), None
+
+
+def grow_when_due(model: GptNeox, share: float) -> GptNeox:
+    """Lets SHALLOW layers run until GROW_AT of the training time has passed, then all of them."""
+    model.depth = SHALLOW if share < GROW_AT else model.config.num_hidden_layers
+    return model

@@ -11,6 +11,7 @@ import torch
 
 from demo_training.qwen3 import Config, Layer, Qwen3
 
+GROW_AT = 0.45  # Share of the training time after which the model grows.
 INITIAL = replace(Config(), num_hidden_layers=6, intermediate_size=896)
 COPIES = (0, 0, 1, 2, 2, 3, 4, 4, 5)  # For each layer of the grown model, the layer of the small model.
 
@@ -52,3 +53,13 @@ def grown(small: Qwen3, config: Config) -> Qwen3:
                 layer.mlp.down_proj.weight.zero_()
         previous = source
     return model
+
+
+def first(layers: int | None) -> Qwen3:
+    """The model to begin with or, given the number of layers in a checkpoint, to continue with."""
+    return Qwen3(INITIAL if layers in (None, INITIAL.num_hidden_layers) else Config())
+
+
+def grow_when_due(model: Qwen3, share: float) -> Qwen3:
+    """The model to train after this share of the training time."""
+    return grown(model, Config()) if share >= GROW_AT and model.config == INITIAL else model

@@ -1,4 +1,4 @@
-"""Muon for matrices (Jordan et al., 2024): momentum, orthogonalized by Newton-Schulz, with decoupled weight decay.
+"""Muon for matrices (Jordan et al., 2024): momentum, orthogonalized by Newton-Schulz.
 
 Matrices of equal shape are orthogonalized together, as one batch. Embeddings and norms use AdamW.
 """
@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+PEAK_LR = 0.02
 
 
 def orthogonalize(g: Tensor, steps: int = 5) -> Tensor:
@@ -24,8 +25,8 @@ def orthogonalize(g: Tensor, steps: int = 5) -> Tensor:
 class Muon(torch.optim.Optimizer):
     """A step adds −lr · sqrt(max(1, rows / columns)) times the orthogonalized momentum."""
 
-    def __init__(self, parameters, lr: float = 0.02, momentum: float = 0.95, weight_decay: float = 0.0):
-        super().__init__(parameters, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+    def __init__(self, parameters, lr: float, momentum: float = 0.95):
+        super().__init__(parameters, {"lr": lr, "momentum": momentum})
 
     @torch.no_grad()
     def step(self) -> None:
@@ -47,17 +48,16 @@ class Muon(torch.optim.Optimizer):
         updates = orthogonalize(torch.stack(nesterov))
         scale = max(1.0, shape[0] / shape[1]) ** 0.5
         for p, update in zip(parameters, updates):
-            p.mul_(1 - group["lr"] * group["weight_decay"])
             p.add_(update, alpha=-group["lr"] * scale)
 
 
-def optimizers(model: torch.nn.Module, muon_lr: float, adam_lr: float, weight_decay: float) -> list:
+def optimizers(model: torch.nn.Module, adam_lr: float) -> list[torch.optim.Optimizer]:
     """Muon for layer matrices and `fc`, AdamW for the rest. Each group stores its peak lr as `base_lr`."""
     named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
     matrices = [p for n, p in named if p.dim() == 2 and "embed" not in n]
     rest = [p for n, p in named if p.dim() != 2 or "embed" in n]
     optimizer_pair = [
-        Muon(matrices, lr=muon_lr, weight_decay=weight_decay),
+        Muon(matrices, lr=PEAK_LR),
         torch.optim.AdamW(rest, lr=adam_lr, betas=(0.9, 0.95), eps=1e-10, weight_decay=0.0),
     ]
     for optimizer in optimizer_pair:

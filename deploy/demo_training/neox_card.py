@@ -1,17 +1,10 @@
-"""Writes the model card, the README.md next to target/ and drafter/, from the results of the stages."""
+"""The model card of the GPT-NeoX pair (card.py)."""
 
 import argparse
 import json
-from pathlib import Path
-
-import torch
 
 from demo_training.autoregressive_drafter import GREEDY_SHARE
-from demo_training.demo_card import megabytes
-from demo_training.gpt_neox import DRAFTER, TARGET, Config
-from demo_training.neox_target import GROW_AT, SHALLOW
-from demo_training.neox_teacher import TEMPERATURE
-from demo_training.prompts import CONTINUATION, MIN_DISTINCT
+from demo_training.gpt_neox import GROW_AT, SHALLOW
 
 TEMPLATE = """# The GPT-NeoX pair
 
@@ -51,7 +44,8 @@ target's greedy text, and at {agreement_validation:.1f} % of the positions in th
 
 Linear speculation with K = {linear} at temperature 0 commits **τ = {tau:.2f}** tokens per cycle, on the
 {prompts} prompts of `prompts.jsonl`, {new_tokens} new tokens each. Computed by
-[autoregressive_evaluation.py](../demo_training/autoregressive_evaluation.py) in fp32. {exactness}
+[autoregressive_evaluation.py](../demo_training/autoregressive_evaluation.py) in fp32.
+{exactness}
 
 The largest difference of a logit from `transformers` in fp32 is {target_difference:.0e} (target) and
 {drafter_difference:.0e} (drafter).
@@ -79,90 +73,29 @@ the target's distribution with weight {soft:g}, and its most probable token with
 
 ## Reproduce
 
-[demo_training/run.sh](../demo_training/run.sh) trains the pair from scratch. [demo_training/README.md](../demo_training/README.md) describes the
-steps. Training took {minutes:.0f} minutes of processor time on one core. It runs for a fixed time, so a faster
-machine processes more tokens, and results differ between machines. The learning rates always reach zero.
+[demo_training/run.sh](../demo_training/run.sh) `--pair neox` trains the pair from scratch.
+[demo_training/README.md](../demo_training/README.md) describes the steps. Training took {minutes:.0f} minutes
+of processor time on one core. It runs for a fixed time, so a faster machine processes more tokens, and
+results differ between machines. The learning rates always reach zero.
 """
 
+EXACTNESS = ("Every text equals that", "the text differs from that")
 
-def shape(name: str, config: Config) -> dict:
+
+def values(args: argparse.Namespace, evaluation: dict, shared: dict) -> dict:
+    """The values of TEMPLATE that only this card has."""
+    differences = json.loads((args.work / "export.json").read_text())
+    teacher_minutes = args.teacher_minutes or args.pair.teacher.minutes
     return {
-        f"{name}_layers": config.num_hidden_layers,
-        f"{name}_hidden": config.hidden_size,
-        f"{name}_ffn": 4 * config.hidden_size,
-        f"{name}_heads": config.num_attention_heads,
-        f"{name}_head": config.head_dim,
-    }
-
-
-def teacher_tokens(work: Path) -> tuple[int, int]:
-    """The tokens of the teacher text that come from the corpus, and those that the target generated."""
-    corpus, generated = 0, 0
-    for path in sorted((work / "neox_teacher").glob("*.pt")):
-        shard = torch.load(path, weights_only=True, mmap=True)
-        corpus += shard["prefix"] * len(shard["useful"])
-        generated += int((shard["useful"] - shard["prefix"]).sum())
-    return corpus, generated
-
-
-def exactness(evaluation: dict) -> str:
-    differ = evaluation["texts_that_differ"]
-    if differ == 0:
-        return "Every text equals that of plain greedy decoding, token for token."
-    return f"On {differ} prompts, the text differs from that of plain greedy decoding (near ties)."
-
-
-def fields(work: Path, out: Path, teacher_minutes: float) -> dict:
-    """The values of TEMPLATE."""
-    state = {name: torch.load(work / f"neox_{name}.pt", weights_only=True) for name in ("target", "drafter")}
-    evaluation = json.loads((work / "neox_evaluation.json").read_text())
-    differences = json.loads((work / "neox_export.json").read_text())
-    counts = json.loads((work / "neox_prompts.json").read_text())
-    corpus, generated = teacher_tokens(work)
-    values = {**shape("target", TARGET), **shape("drafter", DRAFTER)}
-    for name in ("target", "drafter"):
-        counters, losses = state[name]["counters"], evaluation[name]
-        values |= {
-            f"{name}_millions": sum(t.numel() for t in state[name]["model"].values()) / 1e6,
-            f"{name}_mb": megabytes(out / name),
-            f"{name}_tokens": counters["tokens"] / 1e6,
-            f"{name}_minutes": counters["seconds"] / 60,
-            f"{name}_steps": counters["step"],
-            f"{name}_nats": losses["nats_per_token"],
-            f"{name}_perplexity": losses["perplexity"],
-            f"{name}_bits": losses["bits_per_byte"],
-            f"{name}_difference": differences[name],
-        }
-    return values | {
+        "target_difference": differences["target"],
+        "drafter_difference": differences["drafter"],
         "grow_at": 100 * GROW_AT,
         "shallow": SHALLOW,
         "tau": evaluation["tau"],
         "linear": evaluation["linear"],
-        "prompts": evaluation["prompts"],
-        "new_tokens": evaluation["new_tokens"],
-        **counts,
-        "continuation": CONTINUATION,
-        "min_distinct": 100 * MIN_DISTINCT,
         "agreement_text": 100 * evaluation["agreement_on_greedy_text"],
         "agreement_validation": 100 * evaluation["agreement_on_validation"],
-        "exactness": exactness(evaluation),
-        "teacher_corpus": corpus / 1e6,
-        "teacher_generated": generated / 1e6,
-        "temperature": TEMPERATURE,
         "soft": 1 - GREEDY_SHARE,
         "greedy": GREEDY_SHARE,
-        "minutes": values["target_minutes"] + values["drafter_minutes"] + teacher_minutes,
+        "minutes": shared["target_minutes"] + shared["drafter_minutes"] + teacher_minutes,
     }
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True, help="folder of target/ and drafter/")
-    parser.add_argument("--teacher-minutes", type=float, default=9.0)
-    args = parser.parse_args()
-    (args.out / "README.md").write_text(TEMPLATE.format(**fields(args.work, args.out, args.teacher_minutes)))
-
-
-if __name__ == "__main__":
-    main()

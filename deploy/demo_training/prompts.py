@@ -7,7 +7,6 @@ this small target loop, so measure with at most CONTINUATION tokens. WANTED good
 most MAX_PER_FILE from one file.
 """
 
-import argparse
 import json
 import re
 from pathlib import Path
@@ -17,10 +16,12 @@ from tokenizers import Tokenizer
 from tqdm import tqdm
 
 from demo_training import corpus
-from demo_training.export import load_target
+from demo_training.export import load
 from demo_training.generate import distinct_ratio, generate
-from demo_training.qwen3 import Qwen3
-from demo_training.tokenizer import EOS
+from demo_training.language_model import LanguageModel
+from demo_training.stage import parse, parser
+from demo_training.tokenizer import EOS, token_ids
+from demo_training.tokenizer import load as load_tokenizer
 
 CONTINUATION = 64
 KIND = "python"
@@ -45,12 +46,12 @@ def candidates(document: corpus.Document, tokenizer: Tokenizer, generator: torch
         if len(encoding.ids) <= wanted:
             continue
         text = piece[: encoding.offsets[wanted][0]].rstrip()
-        if MIN_TOKENS <= len(tokenizer.encode(text, add_special_tokens=False).ids) <= MAX_TOKENS:
+        if MIN_TOKENS <= len(token_ids(tokenizer, text)) <= MAX_TOKENS:
             texts.append(text)
     return texts
 
 
-def continuations(model: Qwen3, prompts: list[list[int]]) -> list[list[int]]:
+def continuations(model: LanguageModel, prompts: list[list[int]]) -> list[list[int]]:
     """Greedy continuations of CONTINUATION ids. Prompts of equal length run as one batch."""
     by_length: dict[int, list[int]] = {}
     for index, ids in enumerate(prompts):
@@ -71,9 +72,9 @@ def is_good(continuation: list[int]) -> bool:
     return EOS not in continuation and distinct_ratio(continuation) >= MIN_DISTINCT
 
 
-def pick(model: Qwen3, work: Path) -> tuple[list[dict], dict]:
+def pick(model: LanguageModel, work: Path) -> tuple[list[dict], dict]:
     """The prompts that are good for this target, as lines of prompts.jsonl, and how many were tried and good."""
-    tokenizer = Tokenizer.from_file(str(work / "tokenizer" / "tokenizer.json"))
+    tokenizer = load_tokenizer(work / "tokenizer")
     generator = torch.Generator().manual_seed(11)
     tried = [
         (document, text)
@@ -81,7 +82,7 @@ def pick(model: Qwen3, work: Path) -> tuple[list[dict], dict]:
         if document.kind == KIND
         for text in candidates(document, tokenizer, generator)
     ]
-    greedy = continuations(model, [tokenizer.encode(text, add_special_tokens=False).ids for _, text in tried])
+    greedy = continuations(model, [token_ids(tokenizer, text) for _, text in tried])
     good = [i for i, continuation in enumerate(greedy) if is_good(continuation)]
     per_file: dict[str, int] = {}
     lines = []
@@ -96,20 +97,12 @@ def pick(model: Qwen3, work: Path) -> tuple[list[dict], dict]:
     return lines, {"candidates": len(tried), "good": len(good), "chosen": len(lines)}
 
 
-def write(lines: list[dict], counts: dict, out: Path, counts_file: Path) -> None:
-    """Writes the prompts to `out` and the counts, for the model card, to `counts_file`."""
-    out.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    counts_file.write_text(json.dumps(counts))
-    print(counts)
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True, help="file to write, prompts.jsonl")
-    args = parser.parse_args()
-    torch.set_num_threads(2)
-    write(*pick(load_target(args.work), args.work), args.out, args.work / "prompts.json")
+    args = parse(parser(__doc__))
+    lines, counts = pick(load(args.work, args.pair.target), args.work)
+    (args.out / "prompts.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (args.work / "prompts.json").write_text(json.dumps(counts))
+    print(counts)
 
 
 if __name__ == "__main__":

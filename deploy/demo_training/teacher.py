@@ -1,66 +1,70 @@
-"""Teacher text for the drafter: continuations of training-file prefixes, sampled from the trained target.
+"""Teacher text for the drafter: corpus text, and continuations of it that the trained target generates.
 
-Half of the sequences are greedy and half are sampled at temperature 0.8. Text after the start of a loop
+Half of the continuations are greedy and half are sampled at temperature 0.8. Text after the start of a loop
 is not used. Each shard in `WORK/teacher/` is one batch: tokens [B, T]; prefix, the number of corpus tokens;
-useful [B], the number of tokens before a loop; features [B, T − 1, F] and final hidden states [B, T − 1, C],
-both in fp16.
+useful [B], the number of tokens before a loop; the target's final hidden states [B, T − 1, C], from which a
+drafter's training computes the target's distributions; and, if the drafter reads them, features [B, T − 1, F].
+Hidden states and features are fp16.
 """
 
-import argparse
 from pathlib import Path
 
 import numpy as np
 import torch
-from tqdm import tqdm
 
-from demo_training.dflash import TARGET_LAYERS
-from demo_training.export import load_target
+from demo_training.export import load
 from demo_training.generate import generate, useful_length
+from demo_training.language_model import LanguageModel
+from demo_training.pairs import TeacherRecipe
 from demo_training.schedule import Clock
+from demo_training.stage import parse, timed_parser
+from demo_training.training import progress_bar, show
+from demo_training.windows import random_windows
 
 BATCH = 96
-# (corpus prefix, continuation) in tokens. Shards cycle through them. Most prefixes are as long as the prompts;
-# some are longer.
-SHAPES = [(48, 160), (96, 160), (160, 160), (64, 160), (128, 160), (224, 160), (72, 192), (448, 96)]
 TEMPERATURE = 0.8
 
 
-def prefixes(stream: np.ndarray, length: int, seed: int) -> torch.Tensor:
-    """Windows [BATCH, length] of the training stream, at offsets that depend on `seed` only."""
-    offsets = np.random.default_rng([7, seed]).integers(0, len(stream) - length, BATCH)
-    return torch.from_numpy(np.stack([stream[o : o + length] for o in offsets]).astype(np.int64))
+def shards(work: Path) -> list[Path]:
+    """The shards that exist now."""
+    paths = sorted((work / "teacher").glob("*.pt"))
+    if not paths:
+        raise SystemExit(f"no teacher text in {work / 'teacher'}; run the stage teacher first")
+    return paths
 
 
-def make_shard(model: torch.nn.Module, stream: np.ndarray, index: int) -> dict:
-    """One batch of teacher text. It depends on the weights and `index` only."""
-    prefix, count = SHAPES[index % len(SHAPES)]
-    temperature = torch.tensor([0.0, TEMPERATURE]).repeat(BATCH // 2)
-    generator = torch.Generator().manual_seed(index)
-    tokens, hidden, features = generate(model, prefixes(stream, prefix, index), count, (temperature, generator), TARGET_LAYERS)
-    useful = torch.tensor([prefix + useful_length(row[prefix:].tolist()) for row in tokens])
-    return {"tokens": tokens.short(), "prefix": prefix, "useful": useful, "hidden": hidden, "features": features}
+@torch.no_grad()
+def make_shard(model: LanguageModel, recipe: TeacherRecipe, stream: np.ndarray, index: int) -> dict:
+    """One batch of teacher text. It depends on the weights, the recipe and `index` only."""
+    prefix, count = recipe.shapes[index % len(recipe.shapes)]
+    tokens = random_windows(stream, prefix, BATCH, [recipe.seed, index])
+    useful, extra = torch.full((BATCH,), prefix), {}
+    if count == 0:
+        hidden = torch.cat([model.hidden(part[:, :-1])[0].half() for part in tokens.split(8)])
+    else:
+        sampling = torch.tensor([0.0, TEMPERATURE]).repeat(BATCH // 2), torch.Generator().manual_seed(index)
+        tokens, hidden, features = generate(model, tokens, count, sampling, recipe.taps)
+        useful = torch.tensor([prefix + useful_length(row[prefix:].tolist()) for row in tokens])
+        extra = {"features": features} if recipe.taps else {}
+    return {"tokens": tokens.short(), "prefix": prefix, "useful": useful, "hidden": hidden, **extra}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--max-minutes", type=float, default=9.0)
-    parser.add_argument("--threads", type=int, default=2)
-    args = parser.parse_args()
-    torch.set_num_threads(args.threads)
+    args = parse(timed_parser(__doc__))
+    recipe = args.pair.teacher
     stream = np.load(args.work / "train.npy")
-    model = load_target(args.work)
+    model = load(args.work, args.pair.target)
     folder = args.work / "teacher"
     folder.mkdir(exist_ok=True)
-    clock, index, useful = Clock(args.max_minutes), len(list(folder.glob("*.pt"))), 0
-    bar = tqdm(total=100, desc="teacher", unit="%", bar_format="{desc} {percentage:3.0f}%|{bar:20}| {elapsed} {postfix}")
+    clock = Clock(args.max_minutes or recipe.minutes, now=args.pair.now)
+    index, generated = len(list(folder.glob("*.pt"))), 0
+    bar = progress_bar("teacher")
     while clock.share() < 1.0:
-        shard = make_shard(model, stream, index)
+        shard = make_shard(model, recipe, stream, index)
         torch.save(shard, folder / "part.tmp")
         (folder / "part.tmp").rename(folder / f"{index:04d}.pt")
-        index, useful = index + 1, useful + int((shard["useful"] - shard["prefix"]).sum())
-        bar.n = round(100 * clock.share(), 1)
-        bar.set_postfix(useful=useful, tokens_per_s=f"{useful / clock.seconds():.0f}")
+        index, generated = index + 1, generated + int((shard["useful"] - shard["prefix"]).sum())
+        show(bar, clock.share(), generated=generated, tokens_per_s=f"{generated / clock.seconds():.0f}")
     bar.close()
 
 

@@ -5,12 +5,13 @@ text of the corpus. So a row begins with the two tokens before the target's firs
 with the useful text.
 """
 
-import argparse
 import json
-from pathlib import Path
 
 import torch
 from tqdm import tqdm
+
+from demo_training.stage import parse, parser
+from demo_training.teacher import shards
 
 CONTEXT = 2  # The prior counts what follows pairs of tokens.
 
@@ -22,15 +23,10 @@ def rows(shard: dict) -> list[list[int]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--work", type=Path, required=True)
-    args = parser.parse_args()
-    paths = sorted((args.work / "teacher").glob("*.pt"))
-    if not paths:
-        raise SystemExit(f"teacher_tokens: no teacher text in {args.work / 'teacher'}; run teacher.py first")
+    args = parse(parser(__doc__))
     part = args.work / "teacher_tokens.tmp"
     with open(part, "w", encoding="utf-8") as out:
-        for path in tqdm(paths, desc="teacher tokens", unit="shard"):
+        for path in tqdm(shards(args.work), desc="teacher tokens", unit="shard"):
             for ids in rows(torch.load(path, weights_only=True, mmap=True)):
                 out.write(json.dumps({"token_ids": ids}) + "\n")
     part.rename(args.work / "teacher_tokens.jsonl")

@@ -1,18 +1,21 @@
 """A byte-level BPE tokenizer of 4096 entries, written as a Hugging Face `tokenizer.json`.
 
 Pre-tokenizer: the regular expression of Qwen2/Qwen3. Ids 0..7 are the special tokens, in the order of SPECIALS.
-Also turns each split of the corpus into one stream of uint16 ids, with `<|endoftext|>` after every file.
+A pair may copy the tokenizer of another pair instead. Also turns each split of the corpus into one stream of uint16
+ids, with `<|endoftext|>` after every file.
 """
 
-import argparse
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from demo_training import corpus
+from demo_training.stage import parse, parser
 
+FILES = ("tokenizer.json", "tokenizer_config.json")
 VOCABULARY = 4096
 SPECIALS = ["<|endoftext|>", "<|mask|>", "<|im_start|>", "<|im_end|>"] + [f"<|reserved_{i}|>" for i in range(4)]
 EOS, MASK = 0, 1
@@ -68,13 +71,26 @@ def encode(tokenizer: Tokenizer, documents: list[corpus.Document]) -> tuple[np.n
     return np.concatenate(ids), sum(len(d.text.encode()) for d in documents)
 
 
+def load(folder: Path) -> Tokenizer:
+    """The tokenizer of a folder with a tokenizer.json."""
+    return Tokenizer.from_file(str(folder / "tokenizer.json"))
+
+
+def token_ids(tokenizer: Tokenizer, text: str) -> list[int]:
+    """The ids of the text, without special tokens around it."""
+    return tokenizer.encode(text, add_special_tokens=False).ids
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--work", type=Path, required=True)
-    args = parser.parse_args()
-    training = corpus.load(args.work, "train")
-    tokenizer = train([d.text for d in training])
-    save(tokenizer, args.work / "tokenizer")
+    args = parse(parser(__doc__))
+    folder = args.work / "tokenizer"
+    if args.pair.tokenizer is None:
+        save(train([d.text for d in corpus.load(args.work, "train")]), folder)
+    else:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in FILES:
+            shutil.copyfile(args.pair.tokenizer / name, folder / name)
+    tokenizer = load(folder)
     sizes = {}
     for split in ("train", "validation"):
         ids, size = encode(tokenizer, corpus.load(args.work, split))
