@@ -102,7 +102,7 @@ def values(args: argparse.Namespace, evaluation: dict, shared: dict) -> dict:
     target, drafter = shared["target_config"], shared["drafter_config"]
     split = json.loads((args.out / "split.json").read_text())
     *taps, last = drafter["dflash_config"]["target_layer_ids"]
-    parts = {}
+    parts: dict[str, float] = {}
     for name, part in split["splits"].items():
         parts |= {f"{name}_files": part["files"], f"{name}_mb": part["bytes"] / 1e6}
     return {

@@ -24,7 +24,8 @@ def best_first(log_q: torch.Tensor, nodes: int) -> list[tuple[int, int, int]]:
     """The `nodes` most probable nodes of the prefix tree, as (parent index or −1, token, depth), parents first."""
     top = log_q.topk(min(nodes, log_q.shape[1]), dim=-1)
     values, ids = top.values.tolist(), top.indices.tolist()
-    tree, pushed = [], 1
+    tree: list[tuple[int, int, int]] = []
+    pushed = 1
     heap = [(-values[0][0], 0, -1, 0, 0)]  # (−score, push order, parent, depth − 1, rank)
     while heap and len(tree) < nodes:
         negative, _, parent, level, rank = heapq.heappop(heap)
@@ -70,13 +71,14 @@ class Sequence:
         while True:
             out.append(picks[path[-1]])
             children = (i + 1 for i, (parent, token, _) in enumerate(tree) if (parent + 1, token) == (path[-1], out[-1]))
-            row = next(children, None)
-            if row is None:
+            child = next(children, None)
+            if child is None:
                 break
-            path.append(row)
+            path.append(child)
         for cache in self.caches:
             cache.used = n
             cache.extend(cache.k[:, :, [n + r for r in path]], cache.v[:, :, [n + r for r in path]])
+        assert features is not None  # TARGET_LAYERS are tapped.
         self.features = torch.cat([self.features, features[:, path]], dim=1)
         self.bonus = out[-1]
         return out
@@ -91,7 +93,8 @@ def decode(model: Qwen3, drafter: DFlash, prompt: list[int], new: int, tree: tup
     nodes, builder = tree
     head = model.embedding
     sequence = Sequence(model, prompt, len(prompt) + new + BLOCK + nodes + 1)
-    text, lengths = [sequence.bonus], []
+    text = [sequence.bonus]
+    lengths: list[int] = []
     while len(text) < new and EOS not in text:
         anchor = torch.tensor([[sequence.caches[0].used]])
         hidden = drafter(head, sequence.features, torch.tensor([[sequence.bonus]]), anchor)

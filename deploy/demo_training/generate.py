@@ -39,7 +39,7 @@ def generate(
         hidden, feature = model.hidden(rows, positions, caches, taps=taps)
         position += rows.shape[1]
         hiddens.append(hidden.half())
-        if taps:
+        if feature is not None:
             features.append(feature.half())
         rows = choose(model.head(hidden[:, -1]), *sampling).unsqueeze(1)
         tokens.append(rows)

@@ -140,6 +140,8 @@ class GptNeox(LanguageModel):
     change the function at first. The target's training uses this to grow.
     """
 
+    config: Config
+
     def __init__(self, config: Config):
         super().__init__()
         self.config, self.depth = config, config.num_hidden_layers

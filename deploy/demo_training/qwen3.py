@@ -147,6 +147,8 @@ class Body(nn.Module):
 class Qwen3(LanguageModel):
     """The target of the first pair. Any layer can be tapped."""
 
+    config: Config
+
     def __init__(self, config: Config):
         super().__init__()
         self.config = config
