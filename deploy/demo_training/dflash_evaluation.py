@@ -66,6 +66,7 @@ class Sequence:
         ids = torch.tensor([[self.bonus] + [token for _, token, _ in tree]])
         positions = torch.tensor([n] + [n + depth for _, _, depth in tree])
         hidden, features = self.model.hidden(ids, positions, self.caches, TARGET_LAYERS, mask)
+        assert features is not None
         picks = self.model.head(hidden[0]).argmax(-1).tolist()
         path, out = [0], []
         while True:
@@ -85,7 +86,7 @@ class Sequence:
 
 
 @torch.no_grad()
-def decode(model: Qwen3, drafter: DFlash, prompt: list[int], new: int, tree: tuple) -> tuple[list[int], list]:
+def decode(model: Qwen3, drafter: DFlash, prompt: list[int], new: int, tree: tuple) -> tuple[list[int], list[int]]:
     """Greedy decoding with tree speculation. Returns generated ids and the committed length of each cycle.
 
     `tree`: (number of nodes, function that builds the tree).
@@ -93,8 +94,7 @@ def decode(model: Qwen3, drafter: DFlash, prompt: list[int], new: int, tree: tup
     nodes, builder = tree
     head = model.embedding
     sequence = Sequence(model, prompt, len(prompt) + new + BLOCK + nodes + 1)
-    text = [sequence.bonus]
-    lengths: list[int] = []
+    text, lengths = [sequence.bonus], list[int]()
     while len(text) < new and EOS not in text:
         anchor = torch.tensor([[sequence.caches[0].used]])
         hidden = drafter(head, sequence.features, torch.tensor([[sequence.bonus]]), anchor)

@@ -85,7 +85,7 @@ def pick(model: LanguageModel, work: Path) -> tuple[list[dict], dict]:
     greedy = continuations(model, [token_ids(tokenizer, text) for _, text in tried])
     good = [i for i, continuation in enumerate(greedy) if is_good(continuation)]
     per_file: dict[str, int] = {}
-    lines: list[dict[str, str]] = []
+    lines: list[dict] = []
     for draw in torch.randperm(len(good), generator=generator).tolist():
         document, text = tried[good[draw]]
         used = per_file.get(document.path, 0)
