@@ -9,6 +9,7 @@
 AsyncClient is the same for asyncio.
 """
 
+from bastion_client._client_base import DEFAULT_ADDRESS
 from bastion_client._connection import VERSION as __version__
 from bastion_client.aio import AsyncAnswer, AsyncClient
 from bastion_client.client import Answer, Client
@@ -72,6 +73,7 @@ __all__ = [
     "ClientOptions",
     "Constraint",
     "CycleReport",
+    "DEFAULT_ADDRESS",
     "DeadlineExceeded",
     "Delta",
     "DraftTotals",

@@ -5,9 +5,9 @@ The model needs a chat template.
 
 import sys
 
-from bastion_client import ChatMessage, ChatMessages, Client, StopConditions
+from bastion_client import DEFAULT_ADDRESS, ChatMessage, ChatMessages, Client, StopConditions
 
-address = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:7070"
+address = sys.argv[1] if len(sys.argv) > 1 else DEFAULT_ADDRESS
 conversation = []
 with Client(address) as client:
     for line in sys.stdin:

@@ -6,7 +6,7 @@ A task that is canceled cancels its call, so the server stops, too.
 import asyncio
 import sys
 
-from bastion_client import AsyncClient, StopConditions
+from bastion_client import DEFAULT_ADDRESS, AsyncClient, StopConditions
 
 
 async def stream(client, prompt):
@@ -15,7 +15,7 @@ async def stream(client, prompt):
 
 
 async def main():
-    address = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:7070"
+    address = sys.argv[1] if len(sys.argv) > 1 else DEFAULT_ADDRESS
     async with AsyncClient(address) as client:
         both = asyncio.gather(stream(client, "def f("), stream(client, "class A:"))
         try:
