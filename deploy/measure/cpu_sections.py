@@ -152,7 +152,8 @@ def inflated(run: CpuRun) -> dict:
         "inflated", run.inflated(), demo_prompts(run.pick(8, 3)), "--policies", policies, "--max_new_tokens", run.pick(64, 32)
     )
     rows = outputs.policies(results)
-    adaptive = next(row for row in rows if row["policy"] == "adaptive")
+    adaptive = outputs.row_of(rows, "adaptive")
+    assert adaptive is not None  # It is one of the policies.
     speedup = measured(adaptive["speedup"])
     return {
         "measured": {"inflated.adaptive": speedup, "inflated.adaptive_amx": speedup, "inflated.share": lowest_share(rows)},
