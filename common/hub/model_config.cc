@@ -45,8 +45,10 @@ absl::StatusOr<const ModelFamily*> ReadFamily(const JsonObject& json) {
     return json.KeyError("architectures", absl::StrCat("names '", architecture, "'; it must be ",
                                                        SupportedArchitectures()));
   }
-  // Some drafters name the architecture of their blocks.
-  if (json.Has("block_size") || json.Has("dflash_config")) family = FindFamily(kDrafter);
+  // Some DFlash drafters name the architecture of their blocks.
+  if (family->kind == ModelKind::kTarget && (json.Has("block_size") || json.Has("dflash_config"))) {
+    family = FindFamily(kDrafter);
+  }
   return family;
 }
 

@@ -1,4 +1,4 @@
-// The interface between the engine and a block drafter: DflashModel.
+// The interface between the engine and a block drafter.
 //
 // Not thread-safe: one call at a time. Shape legend: common/base/ids.h.
 #ifndef BASTION_DRAFTER_SERVICE_DRAFT_DRAFT_MODEL_H_

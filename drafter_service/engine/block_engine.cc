@@ -8,7 +8,6 @@
 #include "common/base/clock.h"
 #include "common/base/engine_progress.h"
 #include "common/base/status.h"
-#include "drafter_service/draft/dflash.h"
 #include "drafter_service/engine/draft_ahead.h"
 #include "drafter_service/engine/draft_sequences.h"
 
@@ -49,8 +48,8 @@ class BlockEngine final : public DrafterEngine {
   [[nodiscard]] absl::StatusOr<DraftSequence*> Begin(const Frontier& frontier,
                                                      absl::flat_hash_set<uint64_t>& seen);
   [[nodiscard]] absl::StatusOr<std::vector<Draft>> MakeDrafts(absl::Span<const Frontier> frontiers);
-  // Extends the sequence's context to frontier.committed tokens. Returns false if the sequence is
-  // behind.
+  // Extends the sequence's context to frontier.committed tokens, unless the model reads no
+  // features. Returns false if the sequence is behind.
   [[nodiscard]] absl::StatusOr<bool> CatchUp(const Frontier& frontier, DraftSequence& sequence);
   // Reads once and appends the rows that were read, which may be only the first rows of `range`.
   // The sequence's context must end where the range begins.
@@ -80,7 +79,7 @@ BlockEngine::BlockEngine(const DrafterOptions& options, FeatureSource* features,
   info_.positions = model_->positions();
   info_.vocabulary = model_->config().dims.vocabulary;
   info_.max_context = model_->config().max_positions - model_->config().dflash.block_size;
-  info_.wants_tokens = options.reuse_prefixes;
+  info_.wants_tokens = options.reuse_prefixes && !feature_layers().empty();
 }
 
 void BlockEngine::Close(SequenceId sequence) {
@@ -90,6 +89,10 @@ void BlockEngine::Close(SequenceId sequence) {
 
 absl::StatusOr<bool> BlockEngine::CatchUp(const Frontier& frontier, DraftSequence& sequence) {
   RETURN_IF_ERROR(CheckContext(frontier, sequence, info_.max_context));
+  if (feature_layers().empty()) {
+    sequence.context = frontier.committed;
+    return true;
+  }
   sequences_.ReusePrefix(frontier.cache_salt, sequence);
   if (sequences_.Defer(sequence, frontier.committed)) return false;
   while (sequence.context < frontier.committed) {
@@ -240,12 +243,12 @@ absl::StatusOr<std::vector<Draft>> BlockEngine::MakeDrafts(absl::Span<const Fron
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DrafterEngine>> MakeBlockEngine(const DrafterOptions& options,
-                                                               FeatureSource* features) {
+                                                               FeatureSource* features,
+                                                               LoadDraftModel load) {
   nn::EngineOptions engine = options.engine;
   engine.max_sequences = options.max_sequences;
   engine.max_rows = kContextChunk;
-  ASSIGN_OR_RETURN(auto model,
-                   DflashModel::Load(options.drafter_folder, options.target_folder, engine));
+  ASSIGN_OR_RETURN(auto model, load(options.drafter_folder, options.target_folder, engine));
   return std::make_unique<BlockEngine>(options, features, std::move(model));
 }
 

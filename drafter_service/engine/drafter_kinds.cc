@@ -10,8 +10,20 @@
 namespace bastion::drafter {
 namespace {
 
+// The block engine with a model of class Model.
+template <typename Model>
+absl::StatusOr<std::unique_ptr<DrafterEngine>> MakeBlock(const DrafterOptions& options,
+                                                         FeatureSource* features) {
+  return MakeBlockEngine(
+      options, features,
+      [](const std::string& drafter_folder, const std::string& target_folder,
+         const nn::EngineOptions& engine) -> absl::StatusOr<std::unique_ptr<DraftModel>> {
+        return Model::Load(drafter_folder, target_folder, engine);
+      });
+}
+
 constexpr DrafterKind kKinds[] = {
-    {hub::ModelKind::kDflash, MakeBlockEngine, CheckDflash},
+    {hub::ModelKind::kDflash, MakeBlock<DflashModel>, CheckDflash},
     {hub::ModelKind::kTarget, MakeAutoregressiveEngine, CheckAutoregressive},
 };
 
