@@ -8,8 +8,8 @@
 // order give the same table.
 //
 // Thread-compatible.
-#ifndef BASTION_TOOLS_TRAIN_TRANSITION_COUNTER_H_
-#define BASTION_TOOLS_TRAIN_TRANSITION_COUNTER_H_
+#ifndef BASTION_TOOLS_TRAIN_PRIOR_TRANSITION_COUNTER_H_
+#define BASTION_TOOLS_TRAIN_PRIOR_TRANSITION_COUNTER_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -82,4 +82,4 @@ class TransitionCounter {
 
 }  // namespace bastion::drafter
 
-#endif  // BASTION_TOOLS_TRAIN_TRANSITION_COUNTER_H_
+#endif  // BASTION_TOOLS_TRAIN_PRIOR_TRANSITION_COUNTER_H_

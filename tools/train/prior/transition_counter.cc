@@ -1,4 +1,4 @@
-#include "tools/train/transition_counter.h"
+#include "tools/train/prior/transition_counter.h"
 
 #include <algorithm>
 #include <limits>

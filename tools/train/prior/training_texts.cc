@@ -1,4 +1,4 @@
-#include "tools/train/training_texts.h"
+#include "tools/train/prior/training_texts.h"
 
 #include <filesystem>
 #include <fstream>

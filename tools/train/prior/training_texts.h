@@ -4,8 +4,8 @@
 //   FILE.jsonl   one text per line: {"text": "…"} or {"token_ids": […]}; other keys are ignored
 //
 // Thread-safe: no state.
-#ifndef BASTION_TOOLS_TRAIN_TRAINING_TEXTS_H_
-#define BASTION_TOOLS_TRAIN_TRAINING_TEXTS_H_
+#ifndef BASTION_TOOLS_TRAIN_PRIOR_TRAINING_TEXTS_H_
+#define BASTION_TOOLS_TRAIN_PRIOR_TRAINING_TEXTS_H_
 
 #include <cstdint>
 #include <string>
@@ -30,4 +30,4 @@ namespace bastion::drafter {
 
 }  // namespace bastion::drafter
 
-#endif  // BASTION_TOOLS_TRAIN_TRAINING_TEXTS_H_
+#endif  // BASTION_TOOLS_TRAIN_PRIOR_TRAINING_TEXTS_H_

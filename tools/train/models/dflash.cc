@@ -1,0 +1,215 @@
+#include "tools/train/models/dflash.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "tools/train/models/drafter_files.h"
+#include "tools/train/models/head_loss.h"
+
+namespace bastion::train {
+namespace {
+
+constexpr int kAnchors = 16;  // Blocks per text and step.
+constexpr int kDefaultLayers = 4;
+constexpr int kDefaultBlock = 8;
+
+// γ of the decay: 4 for blocks of 8, 5 for 10 and 7 for 16 (section 4.2 of the paper).
+double DecayLength(int block) { return block <= 8 ? 4 : block <= 12 ? 5 : 7; }
+
+absl::Status CheckShape(const hub::ModelConfig& target, const hub::ModelConfig& drafter) {
+  const ModelDims& dims = target.dims;
+  for (const int layer : drafter.dflash.target_layer_ids) {
+    if (layer >= 0 && layer < dims.layers) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--feature_layers names layer ", layer, "; the target has layers 0 to ", dims.layers - 1));
+  }
+  if (drafter.dflash.mask_token < 0 || drafter.dflash.mask_token >= dims.vocabulary) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--mask_token is ", drafter.dflash.mask_token,
+                     "; it must be a token of the target that occurs in no text, from 0 to ",
+                     dims.vocabulary - 1));
+  }
+  if (drafter.dflash.block_size < 2) {
+    return absl::InvalidArgumentError("--block must be at least 2");
+  }
+  return absl::OkStatus();
+}
+
+// The drafter's config: the target's dimensions, with fewer layers and blocks like Qwen3's.
+hub::ModelConfig ConfigFor(const hub::ModelConfig& target, const DrafterShape& shape) {
+  hub::ModelConfig config = target;
+  config.kind = hub::ModelKind::kDflash;
+  config.architecture = "DFlashDraftModel";
+  config.names = hub::TensorNames();
+  config.dims.layers = shape.layers > 0 ? shape.layers : kDefaultLayers;
+  if (shape.intermediate > 0) config.dims.intermediate = shape.intermediate;
+  config.blocks.norm = hub::NormKind::kRms;
+  config.blocks.mlp = hub::MlpKind::kGatedSilu;
+  config.blocks.query_key_norm = true;
+  config.blocks.parallel_residual = false;
+  config.blocks.rope = hub::RopeConfig();
+  config.blocks.rope.theta = target.blocks.rope.theta;
+  config.blocks.rope.dims = config.dims.head_dim;
+  hub::DFlashConfig& dflash = config.dflash;
+  dflash.block_size = shape.block > 0 ? shape.block : kDefaultBlock;
+  dflash.num_target_layers = target.dims.layers;
+  dflash.target_layer_ids = shape.feature_layers;
+  if (shape.feature_layers.empty()) {
+    dflash.target_layer_ids = hub::DefaultTargetLayerIds(target.dims.layers, config.dims.layers);
+  }
+  dflash.mask_token = shape.mask_token;
+  return config;
+}
+
+// [B, A, n] For each anchor, the positions anchor + offset, …, anchor + offset + n − 1.
+at::Tensor PositionsFrom(const at::Tensor& anchors, int64_t offset, int64_t count) {
+  return anchors.unsqueeze(-1) + at::arange(offset, offset + count, at::kLong);
+}
+
+// [B, 1, A K, T + A K] True where a block's row sees: the context before its anchor, and the block.
+at::Tensor BlockMask(const at::Tensor& anchors, int64_t context, int64_t block) {
+  const int64_t count = anchors.size(1);
+  const at::Tensor limits = anchors.repeat_interleave(block, 1).unsqueeze(-1);
+  const at::Tensor sees_context = at::arange(context, at::kLong).lt(limits);
+  const at::Tensor owner = at::arange(count, at::kLong).repeat_interleave(block);
+  const at::Tensor own = owner.unsqueeze(1).eq(owner).expand({anchors.size(0), -1, -1});
+  return at::cat({sees_context, own}, -1).unsqueeze(1);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TrainableDflash>> TrainableDflash::Create(const FrozenTarget& target,
+                                                                         const DrafterShape& shape,
+                                                                         uint64_t seed) {
+  const hub::ModelConfig config = ConfigFor(target.config, shape);
+  RETURN_IF_ERROR(CheckShape(target.config, config));
+  auto drafter = std::unique_ptr<TrainableDflash>(new TrainableDflash(target, config, seed));
+  RETURN_IF_ERROR(drafter->BeginWithTarget());
+  return drafter;
+}
+
+TrainableDflash::TrainableDflash(const FrozenTarget& target, const hub::ModelConfig& config,
+                                 uint64_t seed)
+    : target_(target),
+      config_(config),
+      parameters_(seed),
+      rotary_(config.blocks.rope, config.max_positions + config.dflash.block_size) {
+  const int64_t hidden = config.dims.hidden;
+  const int64_t features = hidden * static_cast<int64_t>(feature_layers().size());
+  fuse_ = parameters_.AddMap("fc.weight", hidden, features);
+  context_norm_ = parameters_.AddOnes("hidden_norm.weight", hidden);
+  final_norm_ = parameters_.AddOnes("norm.weight", hidden);
+  for (int layer = 0; layer < config.dims.layers; ++layer) {
+    layers_.emplace_back(parameters_, absl::StrCat("layers.", layer, "."), config);
+  }
+  const int positions = config.dflash.block_size - 1;
+  decay_ = at::exp(at::arange(positions, at::kFloat) / -DecayLength(config.dflash.block_size));
+  decay_ = decay_ / decay_.sum();
+}
+
+absl::Status TrainableDflash::BeginWithTarget() {
+  const at::NoGradGuard no_gradients;
+  const int64_t hidden = config_.dims.hidden;
+  // The last feature layer passes through.
+  fuse_.mul_(0.1).narrow(1, fuse_.size(1) - hidden, hidden).add_(at::eye(hidden));
+  const int skipped = target_.config.dims.layers - config_.dims.layers;
+  for (const Parameter& parameter : parameters_.all()) {
+    std::string name = parameter.name;
+    if (!absl::StartsWith(name, "layers.")) continue;
+    const size_t dot = name.find('.', sizeof("layers.") - 1);
+    const int layer = std::stoi(name.substr(sizeof("layers.") - 1)) + skipped;
+    name = absl::StrCat(target_.config.names.blocks, layer, name.substr(dot));
+    if (layer < 0 || !target_.checkpoint->Has(name)) continue;
+    // A smaller feed-forward layer begins with the first units of the target's.
+    const absl::StatusOr<hub::TensorView> view = target_.checkpoint->Find(name);
+    RETURN_IF_ERROR(view.status());
+    ASSIGN_OR_RETURN(at::Tensor values, ReadTensor(*target_.checkpoint, name, view->shape));
+    at::Tensor to = parameter.value;
+    for (int64_t d = 0; d < to.dim(); ++d) {
+      const int64_t common = std::min(to.size(d), values.size(d));
+      to = to.narrow(d, 0, common);
+      values = values.narrow(d, 0, common);
+    }
+    to.copy_(values);
+    if (absl::EndsWith(name, target_.config.names.attention_norm + ".weight")) {
+      context_norm_.copy_(values);
+    }
+  }
+  if (target_.config.blocks.norm == hub::NormKind::kRms) final_norm_.copy_(target_.final_norm);
+  return absl::OkStatus();
+}
+
+at::Tensor TrainableDflash::Forward(const at::Tensor& features, const at::Tensor& tokens,
+                                    const at::Tensor& anchors) const {
+  const int64_t block = config_.dflash.block_size;
+  const double epsilon = config_.blocks.norm_epsilon;
+  const at::Tensor context = RmsNorm(at::linear(features, fuse_), context_norm_, epsilon);
+  const at::Tensor masks = at::full({tokens.size(0), tokens.size(1), block - 1},
+                                    config_.dflash.mask_token, tokens.options());
+  const at::Tensor ids = at::cat({tokens.unsqueeze(-1), masks}, -1).flatten(1);
+  at::Tensor x = at::embedding(target_.embedding, ids);  // [B, A K, C]
+  const Rotation context_rotation = rotary_.At(at::arange(features.size(1), at::kLong));
+  const Rotation block_rotation = rotary_.At(PositionsFrom(anchors, 0, block).flatten(1));
+  const at::Tensor mask = BlockMask(anchors, features.size(1), block);
+  for (const DecoderLayer& layer : layers_) {
+    const at::Tensor normed = layer.InputNorm(x);
+    const KeysValues visible =
+        layer.Project(context, context_rotation).Then(layer.Project(normed, block_rotation));
+    x = layer.Forward(x, normed, block_rotation, visible, mask);
+  }
+  return RmsNorm(x, final_norm_, epsilon)
+      .unflatten(1, {anchors.size(1), block})
+      .narrow(2, 1, block - 1);
+}
+
+at::Tensor TrainableDflash::DrawAnchors(const TextBatch& batch, Draws& draws) const {
+  const int64_t texts = batch.tokens.size(0);
+  const at::Tensor anchors = at::empty({texts, kAnchors}, at::kLong);
+  int64_t* const places = anchors.data_ptr<int64_t>();
+  for (int64_t b = 0; b < texts; ++b) {
+    const auto first = batch.prompts[b].item<int64_t>();
+    const int64_t last = batch.lengths[b].item<int64_t>() - config_.dflash.block_size;
+    int64_t* const row = places + b * kAnchors;
+    std::generate_n(row, kAnchors, [&] { return first + draws.Below(last - first + 1); });
+    std::sort(row, row + kAnchors);
+  }
+  return anchors;
+}
+
+StepLoss TrainableDflash::AddGradients(const TextBatch& batch, Draws& draws) {
+  const int64_t positions = config_.dflash.block_size - 1;
+  const at::Tensor anchors = DrawAnchors(batch, draws);  // [B, A]
+  const auto longest = anchors.max().item<int64_t>();
+  const at::Tensor rows =
+      Forward(batch.features.narrow(1, 0, longest), batch.tokens.gather(1, anchors), anchors);
+  const at::Tensor text = at::arange(anchors.size(0), at::kLong).view({-1, 1, 1});
+  // The rows of the target whose successors the block predicts.
+  const at::Tensor places = PositionsFrom(anchors, 0, positions);
+  const HeadLoss loss =
+      AddHeadGradients({.rows = rows.flatten(0, 2),
+                        .teacher = batch.head_input.index({text, places}).flatten(0, 2),
+                        .labels = batch.tokens.index({text, places + 1}).flatten(),
+                        .weights = (decay_ / anchors.numel()).repeat({anchors.numel()}),
+                        .head = target_.head});
+  const at::Tensor losses = loss.losses.view({-1, positions}).mean(0);
+  const at::Tensor hits = loss.hits.to(at::kDouble).view({-1, positions}).mean(0);
+  const double* const shares = hits.data_ptr<double>();
+  return {.loss = (losses * decay_).sum().item<double>(),
+          .labels = loss.losses.numel(),
+          .hits = {shares, shares + positions}};
+}
+
+nlohmann::json TrainableDflash::Config() const {
+  nlohmann::json json = DecoderConfigJson(config_);
+  json["block_size"] = config_.dflash.block_size;
+  json["num_target_layers"] = config_.dflash.num_target_layers;
+  json["layer_types"] = std::vector<std::string>(config_.dims.layers, "full_attention");
+  json["dflash_config"] = {{"target_layer_ids", config_.dflash.target_layer_ids},
+                           {"mask_token_id", config_.dflash.mask_token}};
+  return json;
+}
+
+}  // namespace bastion::train

@@ -1,0 +1,43 @@
+#include "tools/train/models/head_loss.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace bastion::train {
+namespace {
+
+constexpr int64_t kChunkRows = 512;
+
+}  // namespace
+
+HeadLoss AddHeadGradients(const HeadLossArgs& args) {
+  const at::Tensor rows = args.rows.detach();
+  const bool owns_head = args.own_head.defined();
+  const at::Tensor head = owns_head ? args.own_head.detach() : args.head;
+  const at::Tensor gradient = at::empty_like(rows);
+  const at::Tensor head_gradient = owns_head ? at::zeros_like(head) : at::Tensor();
+  std::vector<at::Tensor> losses, hits;
+  {
+    const at::NoGradGuard no_gradients;
+    for (int64_t first = 0; first < rows.size(0); first += kChunkRows) {
+      const int64_t count = std::min(kChunkRows, rows.size(0) - first);
+      const at::Tensor labels = args.labels.narrow(0, first, count).unsqueeze(-1);
+      const at::Tensor log_q = at::log_softmax(at::linear(rows.narrow(0, first, count), head), -1);
+      at::Tensor p = at::softmax(at::linear(args.teacher.narrow(0, first, count), args.head), -1);
+      p.mul_(1 - args.hard_share)
+          .scatter_add_(-1, labels, at::full({count, 1}, args.hard_share, p.options()));
+      losses.push_back(-at::linalg_vecdot(p, log_q));
+      hits.push_back(log_q.argmax(-1, /*keepdim=*/true).eq(labels).squeeze(-1));
+      const at::Tensor difference = log_q.exp().sub_(p);
+      difference.mul_(args.weights.narrow(0, first, count).unsqueeze(-1));
+      at::Tensor part = gradient.narrow(0, first, count);
+      at::matmul_out(part, difference, head);
+      if (owns_head) head_gradient.addmm_(difference.t(), rows.narrow(0, first, count));
+    }
+  }
+  if (owns_head) args.own_head.mutable_grad() = head_gradient;
+  args.rows.backward(gradient);  // May add to the gradient of a head that is also the embedding.
+  return {at::cat(losses), at::cat(hits)};
+}
+
+}  // namespace bastion::train

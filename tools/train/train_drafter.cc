@@ -1,0 +1,95 @@
+#include "kernels/torch/torch.h"
+// After torch.h.
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/cores.h"
+#include "common/base/status.h"
+#include "tools/bench/prompts.h"
+#include "tools/train/loop/judge.h"
+#include "tools/train/loop/text_batches.h"
+#include "tools/train/loop/training_run.h"
+#include "tools/train/models/frozen_target.h"
+#include "tools/train/models/trainable_kinds.h"
+#include "tools/train/train_drafter.h"
+
+namespace bastion::train {
+namespace {
+
+constexpr int kJudgedTokens = 64;  // Per prompt.
+
+RunOptions RunOptionsOf(const TrainOptions& options) {
+  RunOptions run;
+  run.out = options.out;
+  run.steps = options.learning.steps;
+  run.time = options.learning.time;
+  run.resume = options.resume;
+  run.seed = options.learning.seed;
+  run.save_every = options.save_every;
+  run.schedule.decay_from = options.learning.decay_from;
+  run.optimizer.map_rate = options.learning.map_rate;
+  run.optimizer.vector_rate = options.learning.vector_rate;
+  run.optimizer.clip = options.learning.clip;
+  run.judgements = options.judged.judgements;
+  return run;
+}
+
+// Null without prompts.
+absl::StatusOr<TrainingRun::Judge> MakeJudge(const TrainOptions& options) {
+  if (options.judged.file.empty()) return nullptr;
+  JudgeOptions judge;
+  judge.models.target_folder = options.target;
+  judge.models.formats = options.formats;
+  judge.models.device = options.device;
+  judge.policies = {"chain", "fixed:16", "fixed:64"};
+  judge.max_new_tokens = kJudgedTokens;
+  ASSIGN_OR_RETURN(judge.prompts, LoadPrompts(options.judged.file, options.target));
+  const auto limit = static_cast<size_t>(options.judged.limit);
+  if (judge.prompts.size() > limit) judge.prompts.resize(limit);
+  return [judge](const std::string& folder) { return JudgeDrafter(judge, folder); };
+}
+
+// The texts of the folder. A drafter learns what its own target would write.
+absl::StatusOr<std::vector<TeacherText>> ReadTeacher(const std::string& folder,
+                                                     const FrozenTarget& target) {
+  ASSIGN_OR_RETURN(const TeacherInfo info, ReadTeacherInfo(folder));
+  ASSIGN_OR_RETURN(const std::string identity, target.checkpoint->Identity());
+  if (info.target != identity) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        folder, ": another target wrote this text; run bastion-train teach with ", target.folder));
+  }
+  return ReadTeacherTexts(folder, target.config.dims.vocabulary);
+}
+
+}  // namespace
+
+absl::Status TrainDrafter(const TrainOptions& options) {
+  const int cores = static_cast<int>(UsableCores().size());
+  at::set_num_threads(options.device.threads > 0 ? options.device.threads : cores);
+  ASSIGN_OR_RETURN(const FrozenTarget target, FrozenTarget::Load(options.target));
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<TrainableDrafter> drafter,
+      MakeTrainableDrafter(options.kind, target, options.shape, options.learning.seed));
+  ASSIGN_OR_RETURN(std::vector<TeacherText> texts, ReadTeacher(options.teacher, target));
+  TargetFeaturesOptions features;
+  features.target_folder = options.target;
+  features.formats = options.formats;
+  features.device = options.device;
+  features.layers = drafter->feature_layers();
+  ASSIGN_OR_RETURN(const std::unique_ptr<TextBatches> batches,
+                   TextBatches::Create(std::move(texts), target, std::move(features),
+                                       {.texts = options.learning.texts,
+                                        .min_written = drafter->min_written(),
+                                        .uses = options.learning.uses,
+                                        .seed = ~options.learning.seed}));
+  LOG(INFO) << "training on " << batches->texts() << " texts";
+  ASSIGN_OR_RETURN(TrainingRun::Judge judge, MakeJudge(options));
+  TrainingRun run(
+      *drafter, [&](int64_t step, Draws& draws) { return batches->Next(step, draws); },
+      std::move(judge), RunOptionsOf(options));
+  return run.Run();
+}
+
+}  // namespace bastion::train
