@@ -226,6 +226,7 @@ MAY_INCLUDE = {
     ],
     "tools/train": [
         "common/base",
+        "common/hub",
         "engine/program",
         "kernels/torch",
         "tools/bench",
@@ -236,7 +237,7 @@ MAY_INCLUDE = {
     ],
     "tools/train/prior": ["common/base", "common/hub", "common/prior"],
     "tools/train/teach": [
-        "common/base",
+        *_DATA,
         "common/hub",
         "engine/program",
         "kernels/ops",

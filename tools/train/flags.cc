@@ -19,10 +19,11 @@ ABSL_FLAG(bool, resume, false, "Continue the training run in --out.");
 ABSL_FLAG(double, save_minutes, 3, "Minutes after which a run saves its state for --resume.");
 ABSL_FLAG(uint64_t, seed, 1, "Random seed of the texts, the anchors and the first weights.");
 
-ABSL_FLAG(std::string, prompts, "",
-          "File of prompts: JSON lines {\"id\", \"text\"}, {\"id\", \"token_ids\"} or {\"id\", "
-          "\"messages\"}. The target continues them (teach), or the judge measures on them "
-          "(training; keep them out of the teacher text).");
+ABSL_FLAG(
+    std::string, prompts, "",
+    "File of prompts: JSON lines {\"id\", \"text\"}, {\"id\", \"token_ids\"} or {\"id\", "
+    "\"messages\"}. Command turns writes it; the target continues its prompts (teach); the judge "
+    "measures on them (training: prompts that are not in the teacher text).");
 ABSL_FLAG(std::string, template_args, "{}",
           "JSON object of further variables of the chat template, e.g. {\"enable_thinking\": "
           "false}.");
@@ -30,6 +31,7 @@ ABSL_FLAG(std::vector<std::string>, temperatures, std::vector<std::string>({"0",
           "Temperatures of the texts, separated by commas. The prompts take turns. 0: greedy.");
 ABSL_FLAG(int, max_new_tokens, 160, "Maximum number of tokens that the target writes per prompt.");
 ABSL_FLAG(int, live, 64, "Texts that the target writes at the same time.");
+ABSL_FLAG(int, count, 1000, "Number of user turns to write.");
 
 ABSL_FLAG(std::string, teacher, "", "Folder of the teacher text, written by bastion-train teach.");
 ABSL_FLAG(double, minutes, 0,
@@ -59,7 +61,10 @@ ABSL_FLAG(int, block, 0, "Tokens of one draft forward, root included. 0: the def
 ABSL_FLAG(std::vector<std::string>, feature_layers, {},
           "Layers of the target whose outputs it reads, separated by commas. Empty: the default of "
           "its kind.");
-ABSL_FLAG(int, mask_token, -1, "A token of the target that occurs in no text, for DFlash.");
+ABSL_FLAG(
+    int, mask_token, -1,
+    "A token of the target that occurs in no text, for DFlash. -1: the token <|mask|>, <mask> or "
+    "[MASK], if the tokenizer has one.");
 
 ABSL_FLAG(int, continuations, bastion::drafter::TransitionLimits().singles,
           "Maximum number of continuations to keep for a token.");
@@ -183,6 +188,24 @@ absl::StatusOr<TeachOptions> ReadTeachFlags() {
   return options;
 }
 
+absl::StatusOr<TurnsOptions> ReadTurnsFlags() {
+  TurnsOptions options;
+  options.target = absl::GetFlag(FLAGS_target);
+  options.formats = nn::FormatFlags();
+  options.device = nn::DeviceFlags();
+  options.template_args = absl::GetFlag(FLAGS_template_args);
+  options.out = absl::GetFlag(FLAGS_prompts);
+  options.count = absl::GetFlag(FLAGS_count);
+  options.seed = absl::GetFlag(FLAGS_seed);
+  options.max_new_tokens = absl::GetFlag(FLAGS_max_new_tokens);
+  options.live = absl::GetFlag(FLAGS_live);
+  RETURN_IF_ERROR(CheckGiven("prompts", options.out, "the file for the turns"));
+  RETURN_IF_ERROR(CheckPositive("count", options.count));
+  RETURN_IF_ERROR(CheckPositive("max_new_tokens", options.max_new_tokens));
+  RETURN_IF_ERROR(CheckPositive("live", options.live));
+  return options;
+}
+
 absl::StatusOr<TrainOptions> ReadTrainFlags(const std::string& kind) {
   TrainOptions options;
   options.kind = kind;
@@ -207,9 +230,11 @@ absl::StatusOr<TrainOptions> ReadTrainFlags(const std::string& kind) {
 std::vector<FlagGroup> TrainFlagGroups() {
   return {
       {"All commands", {"target DIR", "out DIR"}},
-      {"Commands teach and KIND",
+      {"Commands turns, teach and KIND",
        {"prompts FILE", "minutes N", "seed N", "weights FORMAT", "dtype TYPE"}},
-      {"Command teach", {"template_args JSON", "temperatures LIST", "max_new_tokens N", "live N"}},
+      {"Commands turns and teach", {"template_args JSON", "max_new_tokens N", "live N"}},
+      {"Command turns", {"count N"}},
+      {"Command teach", {"temperatures LIST"}},
       {"Command KIND",
        {"teacher DIR", "steps N", "resume", "save_minutes N", "texts N", "text_uses N",
         "map_rate RATE", "vector_rate RATE", "decay_from FRACTION", "clip NORM", "judgements N",

@@ -1,6 +1,7 @@
 // bastion-train: makes drafters for a target: writes the text to learn from, trains a drafter, and
 // counts its transition prior.
 //
+//   bastion-train turns --target DIR --prompts FILE
 //   bastion-train teach --target DIR --prompts FILE --out TEACHER_DIR
 //   bastion-train dflash --target DIR --teacher TEACHER_DIR --out DRAFTER_DIR --minutes 60
 //   bastion-train prior --target DIR --out DRAFTER_DIR TEACHER_DIR/texts.jsonl
@@ -14,13 +15,13 @@ namespace {
 
 constexpr char kExample[] =
     "dflash --target deploy/demo_model/target --teacher build/teacher --out build/drafter "
-    "--mask-token 1 --minutes 60";
+    "--minutes 60";
 
 absl::Status Run(const std::vector<char*>& arguments) {
   const std::string command = arguments.size() < 2 ? "" : arguments[1];
   if (command.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "the first argument must be a command: teach, prior or a kind of drafter. Example: "
+        "the first argument must be a command: turns, teach, prior or a kind of drafter. Example: "
         "bastion-train ",
         kExample));
   }
@@ -31,6 +32,10 @@ absl::Status Run(const std::vector<char*>& arguments) {
   if (arguments.size() > 2) {
     return absl::InvalidArgumentError(
         absl::StrCat("bastion-train ", command, " takes no argument \"", arguments[2], "\""));
+  }
+  if (command == "turns") {
+    ASSIGN_OR_RETURN(const TurnsOptions options, ReadTurnsFlags());
+    return WriteUserTurns(options);
   }
   if (command == "teach") {
     ASSIGN_OR_RETURN(const TeachOptions options, ReadTeachFlags());
@@ -46,13 +51,15 @@ absl::Status Run(const std::vector<char*>& arguments) {
 int main(int argc, char** argv) {
   const bastion::ProgramInfo info = {
       .summary = "Trains drafters for a target.",
-      .usage = "teach|dflash|prior --target DIR --out DIR [FILE...] [flags]",
+      .usage = "turns|teach|KIND|prior --target DIR --out DIR [FILE...] [flags]",
       .example = bastion::train::kExample,
       .required = {"target"},
       .groups = bastion::train::TrainFlagGroups(),
       .notes =
+          "turns   A chat model writes what its users might ask: prompts for teach.\n"
           "teach   The target writes text after prompts: what a drafter learns from.\n"
-          "dflash  Trains a DFlash drafter on such text. Needs a build with libtorch.\n"
+          "KIND    dflash or autoregressive: trains a drafter on such text. Needs a build with "
+          "libtorch.\n"
           "prior   Counts which tokens follow each token in FILEs, for policies with +prior. "
           "FILE is a .txt file,\n        or a .jsonl file with \"text\" or \"token_ids\" in "
           "each line, e.g. the teacher's texts.jsonl."};

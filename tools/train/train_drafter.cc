@@ -7,6 +7,7 @@
 #include "common/base/check.h"
 #include "common/base/cores.h"
 #include "common/base/status.h"
+#include "common/hub/tokenizer.h"
 #include "tools/bench/prompts.h"
 #include "tools/train/loop/judge.h"
 #include "tools/train/loop/text_batches.h"
@@ -63,6 +64,18 @@ absl::StatusOr<std::vector<TeacherText>> ReadTeacher(const std::string& folder,
   return ReadTeacherTexts(folder, target.config.dims.vocabulary);
 }
 
+// The shape with a mask token, if the target's tokenizer has a token of that name.
+DrafterShape WithMaskToken(DrafterShape shape, const std::string& target) {
+  if (shape.mask_token != kNoToken) return shape;
+  const absl::StatusOr<hub::Tokenizer> tokenizer = hub::Tokenizer::Load(target);
+  for (const char* name : {"<|mask|>", "<mask>", "[MASK]"}) {
+    if (tokenizer.ok() && shape.mask_token == kNoToken) {
+      shape.mask_token = tokenizer->Find(name).value_or(kNoToken);
+    }
+  }
+  return shape;
+}
+
 }  // namespace
 
 absl::Status TrainDrafter(const TrainOptions& options) {
@@ -71,7 +84,8 @@ absl::Status TrainDrafter(const TrainOptions& options) {
   ASSIGN_OR_RETURN(const FrozenTarget target, FrozenTarget::Load(options.target));
   ASSIGN_OR_RETURN(
       const std::unique_ptr<TrainableDrafter> drafter,
-      MakeTrainableDrafter(options.kind, target, options.shape, options.learning.seed));
+      MakeTrainableDrafter(options.kind, target, WithMaskToken(options.shape, options.target),
+                           options.learning.seed));
   ASSIGN_OR_RETURN(std::vector<TeacherText> texts, ReadTeacher(options.teacher, target));
   TargetFeaturesOptions features;
   features.target_folder = options.target;
