@@ -1,5 +1,6 @@
 #include "tools/train/loop/judge.h"
 
+#include <algorithm>
 #include <memory>
 
 #include "common/base/status.h"
@@ -10,6 +11,7 @@ namespace bastion::train {
 namespace {
 
 constexpr uint64_t kProfileSession = uint64_t{1} << 61;  // Arms use ids from 1.
+constexpr int kLive = 4;  // Few enough that whole trees of 64 nodes fit into a forward.
 
 double MeanLength(const LoadRun& run) {
   double tokens = 0, cycles = 0;
@@ -21,9 +23,8 @@ double MeanLength(const LoadRun& run) {
 }
 
 LoadPlan PlanOf(const JudgeOptions& options) {
-  LoadPlan plan = {.level = {.concurrency = options.models.memory.max_sequences},
-                   .requests = {},
-                   .max_live = options.models.memory.max_sequences};
+  const int live = std::min(kLive, static_cast<int>(options.prompts.size()));
+  LoadPlan plan = {.level = {.concurrency = live}, .requests = {}, .max_live = live};
   for (const BenchPrompt& prompt : options.prompts) {
     plan.requests.push_back({&prompt, options.max_new_tokens, absl::ZeroDuration()});
   }
