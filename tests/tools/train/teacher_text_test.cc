@@ -51,6 +51,11 @@ TEST_F(TeacherTextTest, AnErrorNamesTheFileAndTheLine) {
       {R"({"id":"a","prompt_tokens":3,"token_ids":[1,2]})", "prompt_tokens is 3"},
       {R"({"id":"a","prompt_tokens":0,"token_ids":[1,2]})", "prompt_tokens is 0"},
       {R"({"id":"a","token_ids":[1,2]})", "prompt_tokens"},
+      {R"({"id":"a","prompt_tokens":1,"token_ids":[1,2.5]})", "token 2.5"},
+      {R"({"id":"a","prompt_tokens":1,"token_ids":[1,4294967297]})", "token 4294967297"},
+      {R"({"id":"a","prompt_tokens":1,"token_ids":[1,18446744073709551615]})", "token 18446744"},
+      {R"({"id":"a","prompt_tokens":1.5,"token_ids":[1,2]})", "prompt_tokens is 1.5"},
+      {R"({"id":"a","prompt_tokens":true,"token_ids":[1,2]})", "prompt_tokens is true"},
       {"nonsense", "JSON object"},
   };
   for (const auto& [line, message] : cases) {

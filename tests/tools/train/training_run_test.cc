@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <sstream>
 
 #include "absl/strings/match.h"
 #include "tests/support/manual_clock.h"
@@ -16,7 +17,7 @@ namespace bastion::train {
 namespace {
 
 // Learns a matrix and a vector that produce the tokens of a text from their places.
-class LinearDrafter final : public TrainableDrafter {
+class LinearDrafter : public TrainableDrafter {
  public:
   LinearDrafter() {
     matrix_ = parameters_.AddMap("matrix.weight", 4, 3);
@@ -124,6 +125,30 @@ TEST_F(TrainingRunTest, ATimedRunEndsWhenItsTimeIsUp) {
   TrainingRun run(drafter, slow, nullptr, options, clock);
   ASSERT_TRUE(run.Run().ok());
   EXPECT_EQ(run.counters().steps, 25);
+}
+
+// Its losses are 1, 2, 3, …
+class CountingDrafter final : public LinearDrafter {
+ public:
+  StepLoss AddGradients(const TextBatch& batch, Draws& draws) override {
+    StepLoss loss = LinearDrafter::AddGradients(batch, draws);
+    loss.loss = ++steps_;
+    return loss;
+  }
+
+ private:
+  double steps_ = 0;
+};
+
+TEST_F(TrainingRunTest, AnEntryOfTheLogHasTheMeanLossSinceTheLastOne) {
+  CountingDrafter drafter;
+  ASSERT_TRUE(TrainingRun(drafter, NextBatch, nullptr, Options(25)).Run().ok());
+  std::vector<double> losses;
+  std::istringstream log(FileOf(folder_, "training.jsonl"));
+  for (std::string line; std::getline(log, line);) {
+    losses.push_back(nlohmann::json::parse(line)["loss"]);
+  }
+  EXPECT_EQ(losses, (std::vector<double>{5.5, 15.5, 23}));
 }
 
 TEST_F(TrainingRunTest, AFolderWithARunIsNotOverwritten) {

@@ -109,14 +109,27 @@ absl::Status TrainingRun::Step() {
   const double norm = optimizer_.Step(options_.schedule.RateAt(done));
   counters_.steps = step;
   counters_.labels += loss.labels;
+  unlogged_.push_back(loss);
   if (counters_.steps % kLogSteps != 0 && Done() < 1) return absl::OkStatus();
-  ShowProgress(loss);
+  return LogLosses(norm);
+}
+
+absl::Status TrainingRun::LogLosses(double gradient_norm) {
+  StepLoss mean;
+  for (const StepLoss& loss : unlogged_) {
+    const double share = 1.0 / static_cast<double>(unlogged_.size());
+    mean.loss += share * loss.loss;
+    mean.hits.resize(loss.hits.size());
+    for (size_t i = 0; i < loss.hits.size(); ++i) mean.hits[i] += share * loss.hits[i];
+  }
+  unlogged_.clear();
+  ShowProgress(mean.loss);
   return Log({{"step", counters_.steps},
               {"seconds", absl::ToDoubleSeconds(Spent())},
               {"labels", counters_.labels},
-              {"loss", loss.loss},
-              {"hits", loss.hits},
-              {"gradient_norm", norm}});
+              {"loss", mean.loss},
+              {"hits", mean.hits},
+              {"gradient_norm", gradient_norm}});
 }
 
 absl::Status TrainingRun::Measure() {
@@ -156,7 +169,7 @@ absl::Status TrainingRun::Log(const nlohmann::json& entry) const {
   return absl::UnavailableError(absl::StrCat("cannot write ", Path(kLog)));
 }
 
-void TrainingRun::ShowProgress(const StepLoss& loss) const {
+void TrainingRun::ShowProgress(double loss) const {
   if (isatty(STDERR_FILENO) != 1) return;
   constexpr int kWidth = 30;
   const double done = Done();
@@ -164,7 +177,7 @@ void TrainingRun::ShowProgress(const StepLoss& loss) const {
   const absl::Duration left = done > 0 ? Spent() * ((1 - done) / done) : absl::ZeroDuration();
   const std::string line = absl::StrFormat(
       "\r\033[K[%s%s] %3.0f %%, step %d, loss %.3f, %s left", std::string(filled, '#'),
-      std::string(kWidth - filled, ' '), 100 * done, counters_.steps, loss.loss,
+      std::string(kWidth - filled, ' '), 100 * done, counters_.steps, loss,
       absl::FormatDuration(absl::Trunc(left, absl::Seconds(1))));
   std::fputs(line.c_str(), stderr);
   if (done >= 1) std::fputs("\n", stderr);

@@ -68,7 +68,9 @@ class TrainingRun {
   [[nodiscard]] absl::Status Measure();
   [[nodiscard]] absl::Status Save();
   [[nodiscard]] absl::Status Log(const nlohmann::json& entry) const;
-  void ShowProgress(const StepLoss& loss) const;
+  // Logs the mean of the losses since the last entry.
+  [[nodiscard]] absl::Status LogLosses(double gradient_norm);
+  void ShowProgress(double loss) const;
   // Training time of all runs together.
   [[nodiscard]] absl::Duration Spent() const;
   // The fraction of the run that is over, 0 to 1.
@@ -84,6 +86,7 @@ class TrainingRun {
   const Clock& clock_;
   Optimizer optimizer_;
   TrainingCounters counters_;
+  std::vector<StepLoss> unlogged_;
   absl::Duration began_, before_;  // When this run began, and the time of earlier runs.
   absl::Duration paused_;          // Time that the judge took.
   absl::Duration saved_;           // When the state was saved, in Spent().

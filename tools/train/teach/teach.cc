@@ -8,10 +8,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/types/span.h"
 #include "common/base/clock.h"
 #include "common/base/progress.h"
 #include "common/base/status.h"
 #include "common/hub/checkpoint.h"
+#include "common/hub/model_config.h"
 #include "tools/bench/prompts.h"
 #include "tools/train/teach/target_writer.h"
 #include "tools/train/teach/teacher_text.h"
@@ -78,9 +81,51 @@ absl::StatusOr<TeacherInfo> InfoOf(const TeachOptions& options) {
   return info;
 }
 
+// "--seed" and so on: the options that differ. Empty if there are none.
+std::string Differences(const TeacherInfo& found, const TeacherInfo& wanted) {
+  std::vector<std::string> names;
+  const auto compare = [&](bool equal, const char* name) {
+    if (!equal) names.emplace_back(name);
+  };
+  compare(found.target == wanted.target, "--target");
+  compare(found.weights == wanted.weights, "--weights");
+  compare(found.activations == wanted.activations, "--dtype");
+  compare(found.prompts == wanted.prompts, "--prompts");
+  compare(found.template_args == wanted.template_args, "--template_args");
+  compare(found.temperatures == wanted.temperatures, "--temperatures");
+  compare(found.seed == wanted.seed, "--seed");
+  compare(found.max_new_tokens == wanted.max_new_tokens, "--max_new_tokens");
+  return absl::StrJoin(names, ", ");
+}
+
+// Checks that text i of the folder continues prompt i, and returns the number of texts. The name of
+// the file of prompts does not tell: the file or the chat template may have changed.
+absl::StatusOr<int64_t> CountTexts(const TeachOptions& options,
+                                   const std::vector<BenchPrompt>& prompts) {
+  ASSIGN_OR_RETURN(const int64_t lines, RepairTeacherTexts(options.out));
+  if (lines == 0) return 0;
+  ASSIGN_OR_RETURN(const hub::ModelConfig config, hub::ReadTargetConfig(options.target));
+  ASSIGN_OR_RETURN(const std::vector<TeacherText> texts,
+                   ReadTeacherTexts(options.out, config.dims.vocabulary));
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const auto prompt = absl::MakeConstSpan(texts[i].tokens)
+                            .subspan(0, static_cast<size_t>(texts[i].prompt_tokens));
+    if (i < prompts.size() && texts[i].id == prompts[i].id &&
+        prompt == absl::MakeConstSpan(prompts[i].tokens)) {
+      continue;
+    }
+    return absl::FailedPreconditionError(
+        absl::StrCat("--out ", options.out, ": line ", i + 1, " of texts.jsonl continues prompt \"",
+                     texts[i].id, "\", which is not prompt ", i + 1, " of ", options.prompts,
+                     "; did the prompts or the chat template change? Use another folder"));
+  }
+  return lines;
+}
+
 // Makes the folder, or checks that the same options made the text in it. Returns the number of
 // texts in it.
-absl::StatusOr<int64_t> OpenFolder(const TeachOptions& options) {
+absl::StatusOr<int64_t> OpenFolder(const TeachOptions& options,
+                                   const std::vector<BenchPrompt>& prompts) {
   ASSIGN_OR_RETURN(const TeacherInfo wanted, InfoOf(options));
   std::error_code error;
   std::filesystem::create_directories(options.out, error);
@@ -90,17 +135,22 @@ absl::StatusOr<int64_t> OpenFolder(const TeachOptions& options) {
   }
   const absl::StatusOr<TeacherInfo> found = ReadTeacherInfo(options.out);
   if (absl::IsNotFound(found.status())) {
+    if (std::filesystem::exists(options.out + "/texts.jsonl", error)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("--out ", options.out,
+                       ": has texts.jsonl but no teacher.json, which says how the text was made; "
+                       "use another folder"));
+    }
     RETURN_IF_ERROR(WriteTeacherInfo(wanted, options.out));
-    return RepairTeacherTexts(options.out);
+    return 0;
   }
   RETURN_IF_ERROR(found.status());
   if (*found != wanted) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("--out ", options.out,
-                     ": has text that was made with other options (teacher.json); use another "
-                     "folder"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "--out ", options.out, ": has text that was made with other options (teacher.json): ",
+        Differences(*found, wanted), "; use another folder"));
   }
-  return RepairTeacherTexts(options.out);
+  return CountTexts(options, prompts);
 }
 
 absl::Status CheckOptions(const TeachOptions& options) {
@@ -119,7 +169,7 @@ absl::Status Teach(const TeachOptions& options) {
   RETURN_IF_ERROR(CheckOptions(options));
   ASSIGN_OR_RETURN(const std::vector<BenchPrompt> prompts,
                    LoadPrompts(options.prompts, options.target, options.template_args));
-  ASSIGN_OR_RETURN(const int64_t existing, OpenFolder(options));
+  ASSIGN_OR_RETURN(const int64_t existing, OpenFolder(options, prompts));
   ASSIGN_OR_RETURN(const std::unique_ptr<TargetWriter> writer,
                    TargetWriter::Create(WriterOptionsOf(options, prompts)));
   const absl::Duration began = Clock::Real().Now();

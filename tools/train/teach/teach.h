@@ -31,8 +31,9 @@ struct TeachOptions {
 
 // Writes teacher text to options.out, and prints a summary to standard output. If the folder has
 // text that the same options made, continues after it: a stopped and continued run writes the text
-// of an undisturbed one. FAILED_PRECONDITION if other options made the text in the folder; the
-// errors of LoadPrompts, VerifierEngine::Create and of files.
+// of an undisturbed one. Prompts may be added at the end of the file. FAILED_PRECONDITION if other
+// options or other prompts made the text in the folder; the errors of LoadPrompts,
+// ReadTeacherTexts, VerifierEngine::Create and of files.
 [[nodiscard]] absl::Status Teach(const TeachOptions& options);
 
 }  // namespace bastion::train

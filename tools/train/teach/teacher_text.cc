@@ -44,29 +44,41 @@ absl::Status ForEachLine(const std::string& text, Use use) {
   return absl::OkStatus();
 }
 
+// Whether `json` is an integer in [low, high]. json.get<int>() accepts fractions, and drops the
+// high bits of large numbers.
+bool IsIntegerIn(const nlohmann::json& json, int64_t low, int64_t high) {
+  if (!json.is_number_integer()) return false;
+  // An unsigned number above the range of int64_t becomes negative.
+  const auto number = json.get<int64_t>();
+  return number >= low && number <= high && !(json.is_number_unsigned() && number < 0);
+}
+
 absl::StatusOr<TeacherText> ParseText(const std::string& line, int vocabulary) {
   const nlohmann::json json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  TeacherText text;
-  try {
-    text.id = json.at("id").get<std::string>();
-    text.prompt_tokens = json.at("prompt_tokens").get<int>();
-    text.tokens = json.at("token_ids").get<std::vector<TokenId>>();
-  } catch (const nlohmann::json::exception&) {
+  if (!json.is_object() || !json.contains("id") || !json["id"].is_string() ||
+      !json.contains("prompt_tokens") || !json.contains("token_ids") ||
+      !json["token_ids"].is_array()) {
     return absl::InvalidArgumentError(
         "must be a JSON object with \"id\", \"prompt_tokens\" and \"token_ids\"");
   }
-  for (const TokenId token : text.tokens) {
-    if (token >= 0 && token < vocabulary) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("token ", token, " is outside the target's vocabulary of ", vocabulary,
-                     "; was another target the teacher?"));
+  TeacherText text;
+  text.id = json["id"].get<std::string>();
+  for (const nlohmann::json& token : json["token_ids"]) {
+    if (!IsIntegerIn(token, 0, int64_t{vocabulary} - 1)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("token ", token.dump(), " is not in the target's vocabulary of ", vocabulary,
+                       "; was another target the teacher?"));
+    }
+    text.tokens.push_back(token.get<TokenId>());
   }
-  if (text.prompt_tokens < 1 || text.written() < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("prompt_tokens is ", text.prompt_tokens,
+  const nlohmann::json& prompt_tokens = json["prompt_tokens"];
+  if (!IsIntegerIn(prompt_tokens, 1, static_cast<int64_t>(text.tokens.size()))) {
+    return absl::InvalidArgumentError(absl::StrCat("prompt_tokens is ", prompt_tokens.dump(),
                                                    "; it must be between 1 and the number of "
                                                    "tokens, ",
                                                    text.tokens.size()));
   }
+  text.prompt_tokens = prompt_tokens.get<int>();
   return text;
 }
 

@@ -10,6 +10,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/progress.h"
+#include "common/base/random.h"
 #include "common/base/status.h"
 #include "common/hub/chat_template.h"
 #include "common/hub/tokenizer.h"
@@ -19,6 +20,13 @@ namespace bastion::train {
 namespace {
 
 constexpr char kMarker[] = "7c1f0e6a9b";  // The user's message.
+
+// The seed of turn `index`. All turns have one prompt, so with seed + index, the runs with seeds 1
+// and 2 would write the same turns.
+uint64_t TurnSeed(uint64_t seed, int index) {
+  const PhiloxCounter words = KeyedWords(seed, index, /*group=*/0xFFFFFFFF);
+  return uint64_t{words[0]} << 32 | words[1];
+}
 
 // What the target wrote, without the token that ended it. Empty if it did not end.
 absl::StatusOr<std::string> TurnOf(const TeacherText& text, const std::vector<TokenId>& stops,
@@ -74,7 +82,7 @@ absl::Status WriteUserTurns(const TurnsOptions& options) {
     std::vector<WantedText> wanted;
     for (int i = first; i < end; ++i) {
       wanted.push_back({{absl::StrCat("turn", i), prompt, static_cast<int>(prompt.size())},
-                        {.temperature = options.temperature, .seed = options.seed + i}});
+                        {.temperature = options.temperature, .seed = TurnSeed(options.seed, i)}});
     }
     RETURN_IF_ERROR(writer->Write(absl::MakeSpan(wanted)));
     for (const WantedText& entry : wanted) {
