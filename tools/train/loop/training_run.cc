@@ -117,11 +117,13 @@ absl::Status TrainingRun::Step() {
 absl::Status TrainingRun::LogLosses(double gradient_norm) {
   StepLoss mean;
   for (const StepLoss& loss : unlogged_) {
-    const double share = 1.0 / static_cast<double>(unlogged_.size());
-    mean.loss += share * loss.loss;
+    mean.loss += loss.loss;
     mean.hits.resize(loss.hits.size());
-    for (size_t i = 0; i < loss.hits.size(); ++i) mean.hits[i] += share * loss.hits[i];
+    for (size_t i = 0; i < loss.hits.size(); ++i) mean.hits[i] += loss.hits[i];
   }
+  const auto count = static_cast<double>(unlogged_.size());
+  mean.loss /= count;
+  for (double& hits : mean.hits) hits /= count;
   unlogged_.clear();
   ShowProgress(mean.loss);
   return Log({{"step", counters_.steps},
