@@ -31,7 +31,11 @@ const float* ValuesToRank(const TopKArgs& args, int64_t row) {
   const ChoiceRule& rule = args.coupling[row];
   static thread_local std::vector<float> noisy, truncated;
   noisy.resize(args.vocabulary);
-  AddNoise(logits, args.vocabulary, rule, noisy.data());
+  if (args.ids == nullptr) {
+    AddNoise(logits, args.vocabulary, rule, noisy.data());
+  } else {
+    AddNoiseOf(args.ids, logits, args.vocabulary, rule, noisy.data());
+  }
   if (!rule.truncates()) return noisy.data();
   truncated.assign(args.vocabulary, -std::numeric_limits<float>::infinity());
   for (const int32_t x : Truncation(logits, args.vocabulary, rule).Survivors()) {
@@ -42,14 +46,15 @@ const float* ValuesToRank(const TopKArgs& args, int64_t row) {
 
 void TopKRow(const TopKArgs& args, int64_t row) {
   const float* values = ValuesToRank(args, row);
-  static thread_local std::vector<int32_t> ids;
-  SortedBest(values, args.vocabulary, args.candidates, ids);
-  if (static_cast<int>(ids.size()) < args.candidates) return MarkInvalid(args, row);
-  const float highest = values[ids[0]];
+  static thread_local std::vector<int32_t> columns;
+  SortedBest(values, args.vocabulary, args.candidates, columns);
+  if (static_cast<int>(columns.size()) < args.candidates) return MarkInvalid(args, row);
+  const float highest = values[columns[0]];
   const float log_sum = std::log(SumExp(values, args.vocabulary, highest));
   for (int k = 0; k < args.candidates; ++k) {
-    args.tokens[row * args.candidates + k] = ids[k];
-    args.log_probs[row * args.candidates + k] = std::min(0.0f, values[ids[k]] - highest - log_sum);
+    const int32_t column = columns[k];
+    args.tokens[row * args.candidates + k] = args.ids == nullptr ? column : args.ids[column];
+    args.log_probs[row * args.candidates + k] = std::min(0.0f, values[column] - highest - log_sum);
   }
 }
 

@@ -266,6 +266,7 @@ struct TopKArgs {
   int rows = 0;                          // R
   int vocabulary = 0;                    // V
   int candidates = 0;                    // K
+  const int32_t* ids = nullptr;          // [V] or null
 };
 void TopK(const TopKArgs& args, Stream& stream);
 [[nodiscard]] size_t TopKScratchBytes(int rows, int vocabulary);

@@ -216,7 +216,9 @@ struct ChooseArgs {
 // returns the log-probabilities of their softmax; g has only float precision. Tokens that the
 // rule's top-k, top-p or min-p excludes come last, with log-probability -inf.
 //
-// REQUIRES: 0 < candidates <= vocabulary.
+// With `ids`, column i of the logits is token ids[i], and the keyed choice draws g for that token.
+//
+// REQUIRES: 0 < candidates <= vocabulary; ids ascend.
 struct TopKArgs {
   const float* logits = nullptr;         // [R, V]
   const ChoiceRule* coupling = nullptr;  // [R], or null
@@ -225,6 +227,7 @@ struct TopKArgs {
   int rows = 0;                          // R
   int vocabulary = 0;                    // V
   int candidates = 0;                    // K
+  const int32_t* ids = nullptr;          // [V], or null: column i is token i
 };
 
 // Moves cached tokens from slot sources[i] to slot destinations[i], as if all were read before any

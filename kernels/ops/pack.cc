@@ -17,11 +17,17 @@ const void* At(const PanelRow& row, int64_t k) {
 // The rows of panel number `panel` of `to`.
 PanelRows RowsOf(absl::Span<const SourceMatrix> parts, const PackedMatrix& to, int panel) {
   PanelRows rows;
+  const int begin = panel * kPanel, end = begin + kPanel;
   int first = 0;  // The first row of the part in the packed matrix.
   for (const SourceMatrix& part : parts) {
+    if (first >= end) break;
+    if (first + part.rows <= begin) {
+      first += part.rows;
+      continue;
+    }
     const size_t row_bytes = part.row_bytes(to.columns);
     for (int i = 0; i < kPanel; ++i) {
-      const int n = panel * kPanel + i - first;
+      const int n = begin + i - first;
       if (n < 0 || n >= part.rows) continue;
       rows[i] = {part.type, static_cast<const char*>(part.data) + row_bytes * n, part.blocks};
     }

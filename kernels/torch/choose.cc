@@ -10,14 +10,16 @@ namespace {
 
 constexpr double kMasked = -std::numeric_limits<double>::infinity();
 
-// g(seed, position, x) for every token, [V]. It uses the project's own generator, so that every
-// backend gets the same bits.
-at::Tensor Noise(const ChoiceRule& rule, int64_t vocabulary) {
+// g(seed, position, x) for the token x of every column, [V]: x is the column, or ids[column]. It
+// uses the project's own generator, so that every backend gets the same bits.
+at::Tensor Noise(const ChoiceRule& rule, int64_t columns, const int32_t* ids) {
+  const int64_t vocabulary = ids == nullptr ? columns : int64_t{ids[columns - 1]} + 1;
   const at::Tensor noise = at::empty({(vocabulary + 3) / 4, 4}, at::kFloat);
   auto* const groups = reinterpret_cast<std::array<float, 4>*>(noise.mutable_data_ptr<float>());
   for (int64_t group = 0; group < noise.size(0); ++group) {
     groups[group] = KeyedGumbelGroup(rule.seed, rule.position, static_cast<uint32_t>(group));
   }
+  if (ids != nullptr) return noise.view(-1).index_select(0, Indices(ids, columns));
   return noise.view(-1).narrow(0, 0, vocabulary);
 }
 
@@ -56,10 +58,11 @@ at::Tensor Survivors(const at::Tensor& logits, const ChoiceRule& rule) {
 }
 
 // The values that the choice compares, [V]: logit / T + g, or the logits at T = 0; −inf for tokens
-// that the rule excludes.
-at::Tensor RaceValues(const at::Tensor& logits, const ChoiceRule& rule) {
+// that the rule excludes. `ids`: the tokens of the columns, or null.
+at::Tensor RaceValues(const at::Tensor& logits, const ChoiceRule& rule,
+                      const int32_t* ids = nullptr) {
   if (rule.temperature <= 0) return logits;
-  const at::Tensor values = logits / rule.temperature + Noise(rule, logits.size(0));
+  const at::Tensor values = logits / rule.temperature + Noise(rule, logits.size(0), ids);
   return rule.truncates() ? values.masked_fill(Survivors(logits, rule).logical_not(), kMasked)
                           : values;
 }
@@ -81,8 +84,10 @@ void RankRow(const TopKArgs& args, int64_t row) {
     return;
   }
   const Ranked ranked =
-      Rank(args.coupling == nullptr ? logits : RaceValues(logits, args.coupling[row]));
-  tokens.copy_(ranked.ids.narrow(0, 0, args.candidates));
+      Rank(args.coupling == nullptr ? logits : RaceValues(logits, args.coupling[row], args.ids));
+  const at::Tensor best = ranked.ids.narrow(0, 0, args.candidates);
+  tokens.copy_(args.ids == nullptr ? best
+                                   : Indices(args.ids, args.vocabulary).index_select(0, best));
   log_probs.copy_(ranked.values.to(at::kDouble).log_softmax(0).narrow(0, 0, args.candidates));
 }
 

@@ -113,6 +113,23 @@ inline std::vector<ChoiceRule> CoupledRules(int rows) {
   return rules;
 }
 
+// Multiples of 1/4, so that many tie.
+inline std::vector<float> TiedFloats(size_t count, uint32_t seed) {
+  std::vector<float> values = RandomFloats(count, seed, 3.0f);
+  for (float& value : values) value = std::round(value * 4) / 4;
+  return values;
+}
+
+// The columns `ids` of each row of `all`, whose rows have `width` floats.
+inline std::vector<float> ColumnsOf(const std::vector<float>& all, int width,
+                                    const std::vector<int32_t>& ids) {
+  std::vector<float> columns;
+  for (size_t row = 0; row < all.size(); row += width) {
+    for (const int32_t id : ids) columns.push_back(all[row + id]);
+  }
+  return columns;
+}
+
 inline bool SameBits(const float* a, const float* b, size_t count) {
   return std::memcmp(a, b, count * sizeof(float)) == 0;
 }

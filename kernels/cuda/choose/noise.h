@@ -24,6 +24,14 @@ inline constexpr uint32_t kNoiseWeyl1 = kPhiloxWeyls[1];
 // common/base/random.h.
 struct NoiseWords {
   uint32_t word[kNoiseTokens];
+
+  // The word of token 4 · group + i. Selects it without an index, so that the words stay in
+  // registers.
+  SIMT_DEVICE uint32_t Of(uint32_t i) const {
+    const uint32_t low = (i & 1) != 0 ? word[1] : word[0];
+    const uint32_t high = (i & 1) != 0 ? word[3] : word[2];
+    return (i & 2) != 0 ? high : low;
+  }
 };
 SIMT_DEVICE NoiseWords DrawWords(const ChoiceRule& rule, uint32_t group) {
   uint32_t c0 = group, c1 = static_cast<uint32_t>(rule.position), c2 = 0, c3 = 0;

@@ -30,6 +30,24 @@ SIMT_DEVICE bool IsCoupled(const TopKArgs& args, int row) {
   return args.coupling != nullptr && args.coupling[row].temperature > 0;
 }
 
+// The random words of the tokens of columns x … x + 3. REQUIRES: x % 4 == 0.
+SIMT_DEVICE NoiseWords WordsOf(const TopKArgs& args, const ChoiceRule& rule, int x) {
+  if (args.ids == nullptr) return DrawWords(rule, static_cast<uint32_t>(x) / kNoiseTokens);
+  NoiseWords words = {}, drawn = {};
+  uint32_t group = ~0u;  // No token is in this group.
+  SIMT_UNROLL
+  for (int i = 0; i < kNoiseTokens; ++i) {
+    const int column = x + i < args.vocabulary ? x + i : args.vocabulary - 1;
+    const auto token = static_cast<uint32_t>(args.ids[column]);
+    if (token / kNoiseTokens != group) {
+      group = token / kNoiseTokens;
+      drawn = DrawWords(rule, group);
+    }
+    words.word[i] = drawn.Of(token % kNoiseTokens);
+  }
+  return words;
+}
+
 // Computes logit/T + g in float precision: −inf for tokens that the rule excludes, NaN for NaN.
 SIMT_KERNEL(kNoiseThreads, 4)
 void NoiseKernel(TopKKernelArgs args) {
@@ -40,7 +58,7 @@ void NoiseKernel(TopKKernelArgs args) {
   const Survivors survivors = SurvivorsOf(rule, args.survivors, row);
   const FourValues logits =
       LoadFour(args.top_k.logits + static_cast<int64_t>(row) * vocabulary, x, vocabulary);
-  const NoiseWords words = DrawWords(rule, static_cast<uint32_t>(x) / kNoiseTokens);
+  const NoiseWords words = WordsOf(args.top_k, rule, x);
   Bytes16 noisy;
   SIMT_UNROLL
   for (int i = 0; i < 4; ++i) {
@@ -118,7 +136,10 @@ void TopKKernel(TopKKernelArgs args) {
   const bool has_nan = statistics.highest != statistics.highest;
   for (int k = ThreadIndex(); k < candidates; k += BlockThreads()) {
     const int64_t to = static_cast<int64_t>(row) * candidates + k;
-    args.top_k.tokens[to] = has_nan ? -1 : TokenOf(memory.list[k]);
+    const int32_t column = TokenOf(memory.list[k]);
+    args.top_k.tokens[to] = has_nan                     ? -1
+                            : args.top_k.ids == nullptr ? column
+                                                        : args.top_k.ids[column];
     args.top_k.log_probs[to] =
         has_nan ? statistics.highest
                 : Min(0.0f, ValueOf(memory.list[k]) - statistics.highest - statistics.log_sum);

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "common/base/random.h"
@@ -140,6 +141,65 @@ TEST(TopKTest, TheBestCoupledCandidateIsTheKeyedChoice) {
       for (int r = 0; r < rows; ++r) EXPECT_EQ(actual[r * candidates], chosen[r]) << name;
     });
   }
+}
+
+// The columns are some of the tokens. Their candidates are those of the whole row, without the
+// other tokens and normalized again.
+TEST(TopKTest, ColumnsOfSomeTokensAreRankedLikeTheWholeRow) {
+  ThreadPool pool(2);
+  const int rows = 6, whole = 1003, columns = 301;
+  std::vector<int32_t> ids;
+  for (int x = 0; x < columns; ++x) ids.push_back(x < 50 ? x : 50 + (x - 50) * 7 / 2);
+  const std::vector<float> all = TiedFloats(size_t(rows) * whole, 15);
+  const std::vector<float> logits = ColumnsOf(all, whole, ids);
+  std::vector<ChoiceRule> rules(rows);  // Without truncation, which depends on the other tokens.
+  for (int r = 0; r < rows; ++r) rules[r] = {r % 3 == 0 ? 0.0f : 0.7f, 99, 1000 + r};
+  std::vector<int32_t> expected(rows * whole), actual(rows * columns);
+  std::vector<float> expected_log(rows * whole), actual_log(rows * columns);
+  for (const ChoiceRule* coupling :
+       {static_cast<const ChoiceRule*>(nullptr), std::as_const(rules).data()}) {
+    ForEachInstructionSet([&](const char* name) {
+      CpuBackend().top_k(
+          {all.data(), coupling, expected.data(), expected_log.data(), rows, whole, whole}, pool);
+      CpuBackend().top_k({logits.data(), coupling, actual.data(), actual_log.data(), rows, columns,
+                          columns, ids.data()},
+                         pool);
+      for (int r = 0; r < rows; ++r) {
+        std::vector<std::pair<int32_t, double>> kept;
+        double sum = 0;
+        for (int k = r * whole; k < (r + 1) * whole; ++k) {
+          if (!std::binary_search(ids.begin(), ids.end(), expected[k])) continue;
+          kept.emplace_back(expected[k], expected_log[k]);
+          sum += std::exp(double{expected_log[k]});
+        }
+        ASSERT_EQ(kept.size(), ids.size());
+        for (int k = 0; k < columns; ++k) {
+          ASSERT_EQ(actual[r * columns + k], kept[k].first) << name << ": row " << r << ", " << k;
+          ASSERT_NEAR(actual_log[r * columns + k], kept[k].second - std::log(sum), 1e-4) << name;
+        }
+      }
+    });
+  }
+}
+
+TEST(TopKTest, IdsOfAllTokensChangeNoBit) {
+  ThreadPool pool(1);
+  const int rows = 12, vocabulary = 1003, candidates = 40;
+  const std::vector<float> logits = RandomFloats(size_t(rows) * vocabulary, 16, 3.0f);
+  const std::vector<ChoiceRule> rules = CoupledRules(rows);
+  std::vector<int32_t> ids(vocabulary), expected(rows * candidates), actual(rows * candidates);
+  std::iota(ids.begin(), ids.end(), 0);
+  std::vector<float> expected_log(rows * candidates), actual_log(rows * candidates);
+  ForEachInstructionSet([&](const char* name) {
+    CpuBackend().top_k({logits.data(), rules.data(), expected.data(), expected_log.data(), rows,
+                        vocabulary, candidates},
+                       pool);
+    CpuBackend().top_k({logits.data(), rules.data(), actual.data(), actual_log.data(), rows,
+                        vocabulary, candidates, ids.data()},
+                       pool);
+    EXPECT_EQ(actual, expected) << name;
+    EXPECT_TRUE(SameBits(actual_log.data(), expected_log.data(), actual_log.size())) << name;
+  });
 }
 
 TEST(TopKTest, ARowOfNansGivesInvalidCandidates) {

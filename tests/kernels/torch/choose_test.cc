@@ -103,5 +103,30 @@ TEST(TopKTest, CoupledCandidatesAreRankedLikeTheKeyedChoice) {
   }
 }
 
+TEST(TopKTest, ColumnsOfSomeTokensAgreeWithTheOracle) {
+  ThreadPool pool(2);
+  const int rows = 12, candidates = 40;
+  for (const int columns : {40, 129, 1000}) {
+    std::vector<int32_t> ids;
+    for (int x = 0; x < columns; ++x) ids.push_back(x < 20 ? x : 20 + (x - 20) * 7 / 2);
+    const std::vector<float> logits = RandomFloats(size_t(rows) * columns, 15, 3.0f);
+    const std::vector<ChoiceRule> rules = CoupledRules(rows);
+    std::vector<int32_t> expected(rows * candidates), actual(rows * candidates);
+    std::vector<float> expected_log(rows * candidates), actual_log(rows * candidates);
+    for (const ChoiceRule* coupling : {static_cast<const ChoiceRule*>(nullptr), rules.data()}) {
+      TorchOracle().top_k({logits.data(), coupling, expected.data(), expected_log.data(), rows,
+                           columns, candidates, ids.data()},
+                          pool);
+      ForEachComparedBackend([&](const Backend& backend, const char* name) {
+        backend.top_k({logits.data(), coupling, actual.data(), actual_log.data(), rows, columns,
+                       candidates, ids.data()},
+                      pool);
+        EXPECT_EQ(actual, expected) << name << ": V " << columns;
+        ExpectNear(actual_log, expected_log, name);
+      });
+    }
+  }
+}
+
 }  // namespace
 }  // namespace bastion::kernels

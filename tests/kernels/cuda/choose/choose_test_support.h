@@ -19,6 +19,7 @@ inline constexpr int kPadding = 2;          // Padding rows after the used ones.
 struct Races {
   std::vector<float> logits;      // [R, V]
   std::vector<ChoiceRule> rules;  // [R]
+  std::vector<int32_t> ids = {};  // [V], or empty: column i is token i. For candidates only.
 
   [[nodiscard]] int rows() const { return static_cast<int>(rules.size()); }
   [[nodiscard]] int vocabulary() const { return static_cast<int>(logits.size()) / rows(); }
@@ -84,7 +85,8 @@ inline Candidates OracleCandidates(const Races& races, int count) {
   Candidates found = {std::vector<int32_t>(size_t(races.rows()) * count),
                       std::vector<float>(size_t(races.rows()) * count)};
   Oracle().top_k({races.logits.data(), CouplingOf(races, races.rules.data()), found.tokens.data(),
-                  found.log_probs.data(), races.rows(), races.vocabulary(), count},
+                  found.log_probs.data(), races.rows(), races.vocabulary(), count,
+                  races.ids.empty() ? nullptr : races.ids.data()},
                  pool);
   return found;
 }
@@ -100,13 +102,15 @@ class DeviceTopK {
         logits_(races.padded_logits()),
         rules_(races.padded_rules()),
         used_(1, races.rows()),
+        ids_(races.ids.empty() ? std::vector<int32_t>(1) : races.ids),
         scratch_(TopKScratchBytes(rows_, races.vocabulary()), 0) {}
 
   Candidates Launch(Stream& stream) const {
     const OnDevice<int32_t> tokens(size_t(rows_) * count_, kUntouched);
     const OnDevice<float> log_probs(size_t(rows_) * count_, 7.0f);
     TopK({used_.data(), logits_.data(), CouplingOf(races_, rules_.data()), tokens.data(),
-          log_probs.data(), scratch_.data(), rows_, races_.vocabulary(), count_},
+          log_probs.data(), scratch_.data(), rows_, races_.vocabulary(), count_,
+          races_.ids.empty() ? nullptr : ids_.data()},
          stream);
     EXPECT_TRUE(stream.Synchronize().ok());
     Candidates found = {tokens.Read(), log_probs.Read()};
@@ -126,6 +130,7 @@ class DeviceTopK {
   const OnDevice<float> logits_;
   const OnDevice<ChoiceRule> rules_;
   const OnDevice<int32_t> used_;
+  const OnDevice<int32_t> ids_;
   const OnDevice<char> scratch_;
 };
 
