@@ -16,6 +16,7 @@ namespace bastion::hub {
 namespace {
 
 constexpr const char* kSingle = "model.safetensors";
+constexpr const char* kPickle = "pytorch_model.bin";
 constexpr const char* kIndex = "model.safetensors.index.json";
 
 // Identity() hashes samples of this many bytes of every tensor, at this distance. A model of 16 GB
@@ -98,6 +99,13 @@ absl::StatusOr<std::vector<SafetensorsFile>> OpenFiles(const std::string& folder
     return files;
   }
   if (Exists(absl::StrCat(folder, "/", kIndex))) return OpenShards(folder);
+  if (Exists(absl::StrCat(folder, "/", kPickle))) {
+    return absl::NotFoundError(absl::StrCat(
+        folder, ": ", kPickle, " is a pickle, which can run code when it is read; convert it: ",
+        "python3 -c \"import torch, safetensors.torch as s; s.save_file({k: v.clone().contiguous() "
+        "for k, v in torch.load('",
+        folder, "/", kPickle, "', weights_only=True).items()}, '", folder, "/", kSingle, "')\""));
+  }
   return absl::NotFoundError(
       absl::StrCat(folder, ": contains neither ", kSingle, " nor ", kIndex,
                    "; convert weights in other formats to safetensors first"));

@@ -8,10 +8,12 @@
 
 #include "common/base/check.h"
 #include "common/base/status.h"
+#include "common/hub/eagle_config.h"
 #include "common/hub/experts_config.h"
 #include "common/hub/json_file.h"
 #include "common/hub/model_family.h"
 #include "common/hub/rope_config.h"
+#include "common/hub/specblock_config.h"
 
 namespace bastion::hub {
 namespace {
@@ -24,18 +26,20 @@ absl::Status Unsupported(const JsonObject& config, std::string_view what) {
   return absl::UnimplementedError(absl::StrCat(config.origin(), ": ", std::string(what)));
 }
 
-// "A, B (targets) or C (drafter)"
+// "A, B (targets) or C, D (drafters)"
 std::string SupportedArchitectures() {
   std::string targets, drafters;
   for (const ModelFamily& family : ModelFamilies()) {
     std::string& list = family.kind == ModelKind::kTarget ? targets : drafters;
     absl::StrAppend(&list, list.empty() ? "" : ", ", family.architecture);
   }
-  return absl::StrCat(targets, " (targets) or ", drafters, " (drafter)");
+  return absl::StrCat(targets, " (targets) or ", drafters, " (drafters)");
 }
 
 absl::StatusOr<const ModelFamily*> ReadFamily(const JsonObject& json) {
   const nlohmann::json* names = json.Find("architectures");
+  const bool eagle = json.Has(kDraftVocabulary);
+  if (names == nullptr && eagle) return FindFamily(kEagleArchitecture);
   if (names == nullptr || !names->is_array() || names->empty() || !names->front().is_string()) {
     return json.KeyError("architectures", "must be a list that begins with a name");
   }
@@ -45,11 +49,10 @@ absl::StatusOr<const ModelFamily*> ReadFamily(const JsonObject& json) {
     return json.KeyError("architectures", absl::StrCat("names '", architecture, "'; it must be ",
                                                        SupportedArchitectures()));
   }
-  // Some DFlash drafters name the architecture of their blocks.
-  if (family->kind == ModelKind::kTarget && (json.Has("block_size") || json.Has("dflash_config"))) {
-    family = FindFamily(kDrafter);
-  }
-  return family;
+  if (family->kind != ModelKind::kTarget) return family;
+  // Some drafters name the architecture of their blocks.
+  if (json.Has("block_size") || json.Has("dflash_config")) return FindFamily(kDrafter);
+  return eagle ? FindFamily(kEagleArchitecture) : family;
 }
 
 absl::Status CheckHeads(const JsonObject& json, const ModelDims& dims) {
@@ -218,7 +221,7 @@ absl::Status ReadWindows(const JsonObject& json, const ModelFamily& family, Mode
     }
     const bool sliding = type == "sliding_attention";
     // The DFlash authors' code runs such a layer without a window; `transformers` rejects it.
-    if (sliding && window == 0 && config.kind == ModelKind::kTarget) {
+    if (sliding && window == 0 && config.kind != ModelKind::kDflash) {
       return json.KeyError("sliding_window",
                            "must be set and use_sliding_window must be true, because "
                            "layer_types lists sliding_attention layers");
@@ -268,7 +271,7 @@ absl::Status ReadSpecialTokens(const JsonObject& json, const std::string& folder
 
 absl::Status ReadTargetLayers(const JsonObject& json, const JsonObject& dflash_json,
                               ModelConfig& config) {
-  DFlashConfig& dflash = config.dflash;
+  DFlashConfig& dflash = config.drafter.dflash;
   ASSIGN_OR_RETURN(dflash.num_target_layers, json.GetPositive<int>("num_target_layers"));
   ASSIGN_OR_RETURN(dflash.target_layer_ids, dflash_json.Integers("target_layer_ids"));
   if (dflash.target_layer_ids.empty()) {
@@ -285,7 +288,7 @@ absl::Status ReadTargetLayers(const JsonObject& json, const JsonObject& dflash_j
 }
 
 absl::Status ReadDFlash(const JsonObject& json, ModelConfig& config) {
-  DFlashConfig& dflash = config.dflash;
+  DFlashConfig& dflash = config.drafter.dflash;
   ASSIGN_OR_RETURN(const JsonObject child, json.Child("dflash_config"));
   RETURN_IF_ERROR(CheckKnownFields(child, {"block_size", "mask_token_id", "target_layer_ids"}));
   // Newer drafters have the block size in dflash_config.
@@ -308,13 +311,16 @@ absl::Status ReadDFlash(const JsonObject& json, ModelConfig& config) {
 }  // namespace
 
 absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& folder) {
-  ASSIGN_OR_RETURN(const JsonObject json, JsonObject::Read(absl::StrCat(folder, "/config.json")));
-  ASSIGN_OR_RETURN(const ModelFamily* family, ReadFamily(json));
+  ASSIGN_OR_RETURN(const JsonObject file, JsonObject::Read(absl::StrCat(folder, "/config.json")));
+  ASSIGN_OR_RETURN(const ModelFamily* family, ReadFamily(file));
+  ASSIGN_OR_RETURN(const JsonObject json, DecoderFields(file, *family));
   RETURN_IF_ERROR(CheckKnownFields(json, FieldsOf(*family)));
   RETURN_IF_ERROR(CheckFixedFields(json, family->fixed));
   ModelConfig config;
   config.kind = family->kind;
-  config.architecture = json.json()["architectures"][0].get<std::string>();
+  config.architecture = file.Has("architectures")
+                            ? file.json()["architectures"][0].get<std::string>()
+                            : family->architecture;
   config.names = family->names;
   RETURN_IF_ERROR(ReadDims(json, *family, config));
   RETURN_IF_ERROR(ReadDType(json, config));
@@ -325,6 +331,12 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& folder) {
   RETURN_IF_ERROR(ReadSpecialTokens(json, folder, *family, config));
   if (config.kind == ModelKind::kDflash) {
     RETURN_IF_ERROR(ReadDFlash(json, config));
+  }
+  if (config.kind == ModelKind::kEagle) {
+    RETURN_IF_ERROR(ReadEagle(file, *family, config));
+  }
+  if (config.kind == ModelKind::kSpecBlock) {
+    RETURN_IF_ERROR(ReadSpecBlock(json, config));
   }
   return config;
 }

@@ -1,9 +1,10 @@
 // ModelConfig: the checked contents of a checkpoint's config.json, as plain data.
 //
-// Supports the targets of model_family.cc and z-lab's DFlash drafter (a Qwen3 config with
-// block_size, num_target_layers and dflash_config). ReadModelConfig rejects every feature that the
-// engines do not implement, and every field that they do not know, so that no checkpoint runs with
-// wrong results. Thread-safe: plain data.
+// Supports the targets of model_family.cc, z-lab's DFlash drafter (a Qwen3 config with block_size,
+// num_target_layers and dflash_config), EAGLE-3 drafters (eagle_config.h) and SpecBlock drafters
+// (specblock_config.h). ReadModelConfig rejects every feature that the engines do not implement,
+// and every field that they do not know, so that no checkpoint runs with wrong results.
+// Thread-safe: plain data.
 #ifndef BASTION_COMMON_HUB_MODEL_CONFIG_H_
 #define BASTION_COMMON_HUB_MODEL_CONFIG_H_
 
@@ -19,7 +20,7 @@
 
 namespace bastion::hub {
 
-enum class ModelKind { kTarget, kDflash };
+enum class ModelKind { kTarget, kDflash, kEagle, kSpecBlock };
 
 // kRms: x / rms(x) * weight. kLayer: (x − mean) / deviation * weight + bias.
 enum class NormKind { kRms, kLayer };
@@ -70,6 +71,17 @@ struct ExpertsConfig {
   bool normalize = false;  // The weights of the chosen experts add up to 1.
 };
 
+// Drafters whose rows read more than a token: normed rows beside each other.
+struct JoinConfig {
+  int parts = 0;  // Normed rows that are joined. 0: none.
+  // Queries, keys and values are projected from the joined rows, not from the normed residual
+  // stream (EAGLE-3).
+  bool feeds_qkv = false;
+  // Not 0: before each block but the first, a row also reads the row before it, among groups of
+  // this many rows (the layer shift of SpecBlock).
+  int shift_rows = 0;
+};
+
 // What a decoder block computes.
 struct BlockConfig {
   NormKind norm = NormKind::kRms;
@@ -81,6 +93,7 @@ struct BlockConfig {
   bool mlp_bias = false;        // The matrices of the MLP have biases.
   // False: the MLP reads the sum of the block's input and attention. True: it reads the input.
   bool parallel_residual = false;
+  JoinConfig join;
   RopeConfig rope;
   ExpertsConfig experts;  // For the blocks in ModelConfig::expert_layers.
 };
@@ -96,6 +109,44 @@ struct DFlashConfig {
   // positions up to itself. The authors' code does this unless the config has `is_causal: false`.
   // Full layers always attend to the whole block.
   bool causal_windows = true;
+};
+
+// The fields that only EAGLE-3 drafters have (EAGLE-3, arXiv 2503.01840). The config does not say
+// everything: the tensors of the checkpoint decide whether the drafter has norms for the features,
+// norms for queries and keys, and an embedding of its own.
+struct EagleConfig {
+  // Rows of the head: the tokens that the drafter can predict. dims.vocabulary: all.
+  int draft_vocabulary = 0;
+  int target_hidden = 0;  // C of the target.
+  // The target layers whose concatenated outputs are the features. Empty: DefaultEagleLayers.
+  std::vector<int> target_layers;
+  // The residual stream of the block begins with the normed state, not with the state.
+  bool norm_before_residual = false;
+  // A node passes its normed state to its children, not its state.
+  bool norm_output = false;
+};
+
+// The fields that only SpecBlock drafters have. The tensors of the checkpoint decide whether the
+// drafter has norms for queries and keys.
+struct SpecBlockConfig {
+  int positions = 0;  // K: the tokens that one block predicts.
+  // Rows of the head: the tokens that the drafter can predict. dims.vocabulary: all.
+  int draft_vocabulary = 0;
+  int target_hidden = 0;  // C of the target.
+  // The target layers whose concatenated outputs are the features. Empty: DefaultEagleLayers.
+  std::vector<int> target_layers;
+  // The classes of the rank head, which predicts the rank of the target's token. 0: no rank head.
+  int rank_classes = 0;
+  // False: the rows of a later block have the positions of the rows of the first block. True: they
+  // also count the tokens on the path from the root to the token that the block starts from.
+  bool path_positions = false;
+};
+
+// What only drafters have. Each kind of drafter uses its own part.
+struct DrafterConfig {
+  DFlashConfig dflash;
+  EagleConfig eagle;
+  SpecBlockConfig specblock;
 };
 
 struct SpecialTokens {
@@ -116,7 +167,7 @@ struct ModelConfig {
   // For each layer, how many tokens a token attends to, itself included. 0: all.
   std::vector<int> sliding_windows;
   SpecialTokens special;
-  DFlashConfig dflash;  // Used for drafters only.
+  DrafterConfig drafter;
 };
 
 // Reads folder/config.json and, if it exists, folder/generation_config.json. `folder` may be a GGUF
@@ -134,6 +185,11 @@ struct ModelConfig {
 // single draft layer reads the middle layer.
 // REQUIRES: draft_layers >= 1, target_layers >= 1.
 [[nodiscard]] std::vector<int> DefaultTargetLayerIds(int target_layers, int draft_layers);
+
+// The target layers that an EAGLE-3 or SpecBlock drafter reads if its config lists none: one low,
+// one in the middle, one high. They are 1, L / 2 - 1 and L - 4 of L layers, because the authors
+// count the inputs of layers, and this project counts their outputs. REQUIRES: target_layers >= 5.
+[[nodiscard]] std::vector<int> DefaultEagleLayers(int target_layers);
 
 }  // namespace bastion::hub
 

@@ -1,6 +1,8 @@
 #include "common/hub/model_family.h"
 
+#include "common/hub/eagle_config.h"
 #include "common/hub/experts_config.h"
+#include "common/hub/specblock_config.h"
 
 namespace bastion::hub {
 namespace {
@@ -158,11 +160,75 @@ ModelFamily GptNeoX() {
   return family;
 }
 
+// A drafter with blocks like Llama's and a head of its own.
+ModelFamily LlamaDrafter(const char* architecture, ModelKind kind) {
+  ModelFamily family = Llama();
+  family.architecture = architecture;
+  family.kind = kind;
+  family.names = TensorNames();  // The blocks may have norms for queries and keys.
+  family.names.embedding = "embed_tokens";
+  family.names.blocks = "layers.";
+  family.names.final_norm = "norm";
+  family.defaults.bos.reset();
+  family.defaults.eos.reset();
+  for (const char* field : {"sliding_window", "max_window_layers", "target_model_type"}) {
+    family.fields.emplace_back(field);
+  }
+  family.fixed.push_back({"use_sliding_window", false});
+  return family;
+}
+
+// EAGLE-3 drafters: one block. SpecForge and AngelSlim write all fields into one object. They train
+// heads that follow a norm, which is what norm_output means to them.
+ModelFamily Eagle(const char* architecture) {
+  ModelFamily family = LlamaDrafter(architecture, ModelKind::kEagle);
+  for (const std::string& field : EagleFields()) family.fields.push_back(field);
+  family.fixed.push_back({"norm_output", true});
+  return family;
+}
+
+ModelFamily SpecBlock(const char* architecture) {
+  ModelFamily family = LlamaDrafter(architecture, ModelKind::kSpecBlock);
+  for (const std::string& field : SpecBlockFields()) family.fields.push_back(field);
+  return family;
+}
+
+// The drafters of the library speculators: the fields of the block are in an object of their own.
+ModelFamily Speculator(const char* architecture) {
+  ModelFamily family = Eagle(architecture);
+  family.keys.decoder = "transformer_layer_config";
+  family.fields = {"num_key_value_heads", "head_dim", "sliding_window", "max_window_layers",
+                   "layer_types"};
+  std::erase_if(family.fixed, [](const FixedField& field) { return field.key == "norm_output"; });
+  family.outer_fields = EagleFields();
+  for (const char* field :
+       {"transformer_layer_config", "norm_output", "speculators_config", "speculators_version",
+        "embed_requires_grad", "enable_sp_ulysses", "has_no_defaults_at_init", "dtype",
+        "torch_dtype", "tie_word_embeddings"}) {
+    family.outer_fields.emplace_back(field);
+  }
+  family.outer_fixed = {{"speculators_model_type", "eagle3"}};
+  return family;
+}
+
 }  // namespace
 
 const std::vector<ModelFamily>& ModelFamilies() {
-  static const auto* const families = new std::vector<ModelFamily>{
-      Qwen3(), Qwen3Moe(), Qwen2(), Llama(), Mistral(), SmolLM3(), GptNeoX(), DFlash()};
+  static const auto* const families =
+      new std::vector<ModelFamily>{Qwen3(),
+                                   Qwen3Moe(),
+                                   Qwen2(),
+                                   Llama(),
+                                   Mistral(),
+                                   SmolLM3(),
+                                   GptNeoX(),
+                                   DFlash(),
+                                   Eagle(kEagleArchitecture),
+                                   Eagle("Eagle3LlamaForCausalLM"),
+                                   Speculator("Eagle3Speculator"),
+                                   Speculator("Eagle3DraftModel"),
+                                   SpecBlock("LlamaForCausalLMSpecBlock"),
+                                   SpecBlock("LlamaForCausalLMSpecBlockShift")};
   return *families;
 }
 

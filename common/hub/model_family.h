@@ -37,6 +37,8 @@ struct FamilyKeys {
   bool experts = false;            // The family reads the fields of experts (experts_config.h).
   bool window_everywhere = false;  // sliding_window alone sets the window, of all layers.
   bool rotary_layers = false;      // no_rope_layers lists layers without rotary embedding.
+  // The object in config.json that has the fields of the decoder. Empty: config.json itself.
+  std::string decoder = {};
 };
 
 struct ModelFamily {
@@ -48,6 +50,9 @@ struct ModelFamily {
   FamilyKeys keys;
   std::vector<std::string> fields;  // Fields that only some families have.
   std::vector<FixedField> fixed;    // Fields with only one supported value.
+  // The same for the fields beside keys.decoder, if the family has it.
+  std::vector<std::string> outer_fields;
+  std::vector<FixedField> outer_fixed;
 };
 
 // All families, in the order in which messages list them.
@@ -56,7 +61,7 @@ struct ModelFamily {
 // The family of an architecture, or null if the engines do not implement it.
 [[nodiscard]] const ModelFamily* FindFamily(const std::string& architecture);
 
-// Every field that the family reads or checks.
+// Every field that the family reads or checks in the object with the fields of the decoder.
 [[nodiscard]] std::vector<std::string> FieldsOf(const ModelFamily& family);
 
 }  // namespace bastion::hub

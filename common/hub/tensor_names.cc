@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -23,10 +22,16 @@ bool IsConstant(const std::string& name) {
 
 }  // namespace
 
-absl::Status CheckAllRead(const Checkpoint& checkpoint, const TensorNames& names, bool tied) {
+std::string TensorNames::Block(int layer) const {
+  return only_block.empty() ? absl::StrCat(blocks, layer, ".") : only_block;
+}
+
+absl::Status CheckAllRead(const Checkpoint& checkpoint, const TensorNames& names, bool tied,
+                          const std::vector<std::string>& known) {
   std::vector<std::string> unread = checkpoint.UnreadTensors();
   std::erase_if(unread, [&](const std::string& name) {
-    return IsConstant(name) || (tied && name == names.head + ".weight");
+    return IsConstant(name) || (tied && name == names.head + ".weight") ||
+           std::find(known.begin(), known.end(), name) != known.end();
   });
   if (unread.empty()) return absl::OkStatus();
   return absl::UnimplementedError(

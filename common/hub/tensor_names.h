@@ -3,6 +3,7 @@
 #define BASTION_COMMON_HUB_TENSOR_NAMES_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 
@@ -18,6 +19,7 @@ struct TensorNames {
   std::string final_norm = "model.norm";
 
   std::string blocks = "model.layers.";  // The names below follow blocks + "N.".
+  std::string only_block = {};           // Not empty: they follow this, and there is one block.
   std::string attention_norm = "input_layernorm";
   std::string mlp_norm = "post_attention_layernorm";
   std::string query = "self_attn.q_proj";
@@ -33,6 +35,10 @@ struct TensorNames {
   std::string up = "mlp.up_proj";
   std::string down = "mlp.down_proj";
 
+  // [C, 2 C] of block N > 0, if rows are shifted: this + "(N - 1)". The name is complete but for
+  // the suffix.
+  std::string shift = {};
+
   // Blocks with experts have these instead of an MLP. The tensors of expert E follow
   // experts + "E.".
   std::string router = "mlp.gate";
@@ -44,14 +50,18 @@ struct TensorNames {
   // and up of each expert, and [E, C, I]. Their names are complete.
   std::string all_gate_up = "mlp.experts.gate_up_proj";
   std::string all_down = "mlp.experts.down_proj";
+
+  // What the names of block `layer` begin with.
+  [[nodiscard]] std::string Block(int layer) const;
 };
 
 // UNIMPLEMENTED if the checkpoint has a tensor that Checkpoint::Tensor was never asked for: a model
 // that lacks a part of its weights would compute something else. Call it after everything is
 // loaded. Buffers that older versions of `transformers` saved are ignored, and the head if `tied`
-// is true: the embedding is used instead.
+// is true: the embedding is used instead. `known`: tensors of other types that were read or are not
+// needed.
 [[nodiscard]] absl::Status CheckAllRead(const Checkpoint& checkpoint, const TensorNames& names,
-                                        bool tied);
+                                        bool tied, const std::vector<std::string>& known = {});
 
 }  // namespace bastion::hub
 

@@ -118,9 +118,13 @@ TEST_F(CheckpointTest, AMissingTensorIsReported) {
 TEST_F(CheckpointTest, AMissingFolderAndMissingWeightsAreReported) {
   EXPECT_THAT(Checkpoint::Open(folder_.File("none")).status().message(),
               HasSubstr("no such folder"));
-  folder_.Write("pytorch_model.bin", "x");
   ExpectRefused(absl::StatusCode::kNotFound, "contains neither model.safetensors",
                 "convert weights in other formats to safetensors");
+}
+
+TEST_F(CheckpointTest, APickleIsRefusedWithTheCommandThatConvertsIt) {
+  folder_.Write("pytorch_model.bin", "x");
+  ExpectRefused(absl::StatusCode::kNotFound, "python3 -c", "weights_only=True");
 }
 
 TEST_F(CheckpointTest, AMissingShardIsReported) {

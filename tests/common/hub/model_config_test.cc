@@ -145,10 +145,10 @@ TEST_F(ModelConfigTest, ReadsADFlashDrafter) {
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->kind, ModelKind::kDflash);
   EXPECT_EQ(config->names.blocks, "layers.");
-  EXPECT_EQ(config->dflash.block_size, 16);
-  EXPECT_EQ(config->dflash.num_target_layers, 36);
-  EXPECT_EQ(config->dflash.mask_token, 999);
-  EXPECT_THAT(config->dflash.target_layer_ids, ElementsAre(1, 9, 17));
+  EXPECT_EQ(config->drafter.dflash.block_size, 16);
+  EXPECT_EQ(config->drafter.dflash.num_target_layers, 36);
+  EXPECT_EQ(config->drafter.dflash.mask_token, 999);
+  EXPECT_THAT(config->drafter.dflash.target_layer_ids, ElementsAre(1, 9, 17));
 }
 
 TEST_F(ModelConfigTest, NewerDraftersHaveTheirBlockSizeInDflashConfig) {
@@ -157,7 +157,7 @@ TEST_F(ModelConfigTest, NewerDraftersHaveTheirBlockSizeInDflashConfig) {
   config["dflash_config"]["block_size"] = 12;
   const auto read = Read(config);
   ASSERT_TRUE(read.ok()) << read.status();
-  EXPECT_EQ(read->dflash.block_size, 12);
+  EXPECT_EQ(read->drafter.dflash.block_size, 12);
 }
 
 // A drafter of version 2 has fields that this engine would have to obey.
@@ -170,10 +170,10 @@ TEST_F(ModelConfigTest, RefusesUnknownFieldsOfDrafters) {
 }
 
 TEST_F(ModelConfigTest, IsCausalSelectsCausalWindows) {
-  EXPECT_TRUE(Read(Drafter())->dflash.causal_windows);
+  EXPECT_TRUE(Read(Drafter())->drafter.dflash.causal_windows);
   json config = Drafter();
   config["is_causal"] = false;
-  EXPECT_FALSE(Read(config)->dflash.causal_windows);
+  EXPECT_FALSE(Read(config)->drafter.dflash.causal_windows);
   ExpectRefused(Drafter(), "is_causal", 1, "'is_causal' must be true or false");
 }
 
@@ -182,7 +182,7 @@ TEST_F(ModelConfigTest, ADrafterWithoutTargetLayersUsesTheDefault) {
   config["dflash_config"].erase("target_layer_ids");
   const auto read = Read(config);
   ASSERT_TRUE(read.ok()) << read.status();
-  EXPECT_THAT(read->dflash.target_layer_ids, ElementsAre(1, 17, 33));
+  EXPECT_THAT(read->drafter.dflash.target_layer_ids, ElementsAre(1, 17, 33));
 }
 
 // Computed by hand: round(1 + i * (L - 4) / (n - 1)), half to even.
@@ -245,7 +245,9 @@ TEST_F(ModelConfigTest, RefusesUnknownArchitectures) {
   ExpectRefused(Target(), "architectures", {"GPT2LMHeadModel"},
                 "names 'GPT2LMHeadModel'; it must be Qwen3ForCausalLM, Qwen3MoeForCausalLM, "
                 "Qwen2ForCausalLM, LlamaForCausalLM, MistralForCausalLM, SmolLM3ForCausalLM, "
-                "GPTNeoXForCausalLM (targets) or DFlashDraftModel (drafter)");
+                "GPTNeoXForCausalLM (targets) or DFlashDraftModel, LlamaForCausalLMEagle3, "
+                "Eagle3LlamaForCausalLM, Eagle3Speculator, Eagle3DraftModel, "
+                "LlamaForCausalLMSpecBlock, LlamaForCausalLMSpecBlockShift (drafters)");
   ExpectRefused(Drafter(), "architectures", {"DFlash2DraftModel"}, "names 'DFlash2DraftModel'");
   for (const json& none : {json(), json::array(), json("Qwen3ForCausalLM"), json::array({3})}) {
     ExpectRefused(Target(), "architectures", none, "'architectures' must be a list");
