@@ -16,6 +16,18 @@ absl::Status Marginals::Validate(int vocabulary) const {
         "marginals: [", positions, ", ", candidates, "] needs ", expected, " entries, got ",
         tokens.size(), " tokens and ", log_probs.size(), " log-probabilities"));
   }
+  if (!buckets.empty() && static_cast<int>(buckets.size()) != positions) {
+    return absl::InvalidArgumentError(absl::StrCat("marginals: ", positions, " positions have ",
+                                                   buckets.size(),
+                                                   " buckets; send one per "
+                                                   "position, or none"));
+  }
+  for (size_t p = 0; p < buckets.size(); ++p) {
+    if (buckets[p] < kRankBuckets) continue;
+    return absl::InvalidArgumentError(absl::StrCat("marginals: position ", p, ": bucket ",
+                                                   static_cast<int>(buckets[p]), " is above ",
+                                                   kRankBuckets - 1));
+  }
   absl::flat_hash_set<TokenId> seen;
   seen.reserve(std::min<size_t>(candidates, tokens.size()));
   for (int p = 0; p < positions; ++p) {

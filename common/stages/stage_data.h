@@ -211,7 +211,8 @@ struct DrafterInfo {
   int max_context = 0;        // Maximum tokens of a sequence.
   bool wants_tokens = false;  // The drafter reads Frontier::new_tokens.
   // The drafter expands every node, in several rounds per cycle. Otherwise only the root: the other
-  // paths of a frontier get empty marginals.
+  // paths of a frontier get empty marginals. With several positions, those after the first hold
+  // for one descendant each (orchestrator/tree/cycle_draft.h).
   bool expands_nodes = false;
 };
 

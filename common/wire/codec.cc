@@ -306,6 +306,7 @@ void Encode(const Draft& draft, Carrier& carrier, proto::DrafterReply::Draft& ou
     carrier.Put({TensorRef::DTYPE_INT32, dims}, AsBytes(marginals.tokens), *added.mutable_tokens());
     carrier.Put({TensorRef::DTYPE_FLOAT32, dims}, AsBytes(marginals.log_probs),
                 *added.mutable_log_probs());
+    if (!marginals.buckets.empty()) added.set_buckets(std::string(AsBytes(marginals.buckets)));
   }
 }
 
@@ -324,10 +325,17 @@ absl::StatusOr<Draft> Decode(const proto::DrafterReply::Draft& in, Carrier& carr
       return absl::InvalidArgumentError(
           "marginals: must be int32 tokens and float32 log-probs, both [P, K] with P, K >= 1");
     }
+    if (!marginals.buckets().empty() &&
+        static_cast<int64_t>(marginals.buckets().size()) != tokens.shape(0)) {
+      return absl::InvalidArgumentError(absl::StrCat("marginals: ", marginals.buckets().size(),
+                                                     " buckets for ", tokens.shape(0),
+                                                     " positions; send one each, or none"));
+    }
     ASSIGN_OR_RETURN(const absl::string_view token_bytes, carrier.Get(tokens));
     added.tokens = FromBytes<TokenId>(token_bytes);
     ASSIGN_OR_RETURN(const absl::string_view log_bytes, carrier.Get(log_probs));
     added.log_probs = FromBytes<float>(log_bytes);
+    added.buckets = FromBytes<uint8_t>(marginals.buckets());
     added.positions = static_cast<int>(tokens.shape(0));
     added.candidates = static_cast<int>(tokens.shape(1));
   }

@@ -43,6 +43,33 @@ TEST(MarginalsTest, ValidateReportsMismatchedSizes) {
   EXPECT_THAT(log_probs.Validate(kTokens).message(), HasSubstr("5 log-probabilities"));
 }
 
+TEST(MarginalsTest, BucketsAreOptional) {
+  Marginals marginals = SampleMarginals();
+  EXPECT_EQ(marginals.bucket(1), kNoBucket);
+  marginals.buckets = {0, 3};
+  EXPECT_TRUE(marginals.Validate(kTokens).ok());
+  EXPECT_EQ(marginals.bucket(0), 0);
+  EXPECT_EQ(marginals.bucket(1), 3);
+  EXPECT_NE(marginals, SampleMarginals());
+}
+
+TEST(MarginalsTest, ValidateReportsAWrongNumberOfBuckets) {
+  for (const size_t count : {1, 3}) {
+    Marginals marginals = SampleMarginals();
+    marginals.buckets.resize(count);
+    EXPECT_THAT(marginals.Validate(kTokens).message(), HasSubstr("2 positions have"));
+  }
+  Marginals empty;
+  empty.buckets = {0};
+  EXPECT_THAT(empty.Validate(kTokens).message(), HasSubstr("0 positions have 1 buckets"));
+}
+
+TEST(MarginalsTest, ValidateReportsAnUnknownBucket) {
+  Marginals marginals = SampleMarginals();
+  marginals.buckets = {3, 4};
+  EXPECT_THAT(marginals.Validate(kTokens).message(), HasSubstr("position 1: bucket 4 is above 3"));
+}
+
 TEST(MarginalsTest, ValidateReportsATokenOutsideTheVocabulary) {
   EXPECT_THAT(SampleMarginals().Validate(4).message(), HasSubstr("position 0 rank 1: token 4"));
   Marginals negative = SampleMarginals();

@@ -32,6 +32,10 @@ Marginals MarginalsFor(const Frontier& frontier) {
     made.tokens.push_back(i % 250000 * 7919 + frontier.root);
     made.log_probs.push_back(-static_cast<float>(i) / 3);
   }
+  // Every other drafter has a rank head.
+  if (frontier.root % 2 == 0) {
+    for (int p = 0; p < made.positions; ++p) made.buckets.push_back(p % kRankBuckets);
+  }
   return made;
 }
 
