@@ -36,6 +36,9 @@ absl::StatusOr<std::unique_ptr<CudaActivations>> CudaActivations::Create(
   if (config.blocks.experts.count > 0) {
     RETURN_IF_ERROR(activations->AllocateExperts(capacity.rows));
   }
+  if (config.blocks.join.parts > 0) {
+    RETURN_IF_ERROR(activations->AllocateJoined(capacity.rows));
+  }
   return activations;
 }
 
@@ -78,6 +81,33 @@ absl::Status CudaActivations::AllocateExperts(size_t rows) {
   return absl::OkStatus();
 }
 
+absl::Status CudaActivations::AllocateJoined(size_t rows) {
+  constexpr char kWhat[] = "joined rows; lower --max_rows";
+  const size_t parts = std::max(join_.parts, 2), bytes = parts * rows * Bytes(type_, dims_.hidden);
+  ASSIGN_OR_RETURN(parts_, Memory::OnDevice(bytes, kWhat));
+  ASSIGN_OR_RETURN(joined_, Memory::OnDevice(bytes, kWhat));
+  std::vector<int32_t> places, pairs, numbers(rows);
+  for (size_t row = 0; row < rows; ++row) {
+    numbers[row] = static_cast<int32_t>(row);
+    for (int part = 0; part < join_.parts; ++part) {
+      places.push_back(static_cast<int32_t>(part * rows + row));
+    }
+    const bool first = join_.shift_rows == 0 || row % join_.shift_rows == 0;
+    pairs.push_back(numbers[row]);
+    pairs.push_back(first ? numbers[row] : numbers[row] - 1);
+  }
+  const auto send = [&](const std::vector<int32_t>& values, Memory& to) -> absl::Status {
+    ASSIGN_OR_RETURN(to, Memory::OnDevice(values.size() * sizeof(int32_t), kWhat));
+    gpu_.stream->Copy(to.as<void>(), values.data(), values.size() * sizeof(int32_t));
+    return gpu_.stream->Synchronize();
+  };
+  RETURN_IF_ERROR(send(places, part_places_));
+  RETURN_IF_ERROR(send(pairs, pairs_));
+  RETURN_IF_ERROR(send(numbers, row_numbers_));
+  capacity_ = rows;
+  return absl::OkStatus();
+}
+
 void CudaActivations::Embed(const Rows& rows, const void* table, DType type) {
   kernels::cuda::Embed({rows, table, type, hidden_.as<float>(), dims_.hidden}, *gpu_.stream);
 }
@@ -103,6 +133,37 @@ void CudaActivations::Normalize(const Rows& rows, const Norm& norm, const Tap& t
   }
 }
 
+void CudaActivations::Keep(const Rows& rows, int part) {
+  const size_t row_bytes = Bytes(type_, dims_.hidden);
+  gpu_.stream->Copy(parts_.as<char>() + part * capacity_ * row_bytes, normed_.as<void>(),
+                    rows.row_capacity * row_bytes);
+}
+
+void CudaActivations::Join(const Rows& rows) {
+  kernels::cuda::GatherRows({parts_.as<void>(), part_places_.as<int32_t>(), joined_.as<void>(),
+                             type_, join_.parts * rows.row_capacity, dims_.hidden},
+                            *gpu_.stream);
+}
+
+void CudaActivations::Restart(const Rows& rows) {
+  Rows numbered = rows;
+  numbered.tokens = row_numbers_.as<int32_t>();
+  Embed(numbered, normed_.as<void>(), type_);
+}
+
+void CudaActivations::ProjectJoined(const Rows& rows, const Matrix& matrix) {
+  Project(rows, matrix, joined_.as<void>());
+}
+
+void CudaActivations::Shift(const Rows& rows, const Matrix& matrix, const Norm& norm) {
+  // The tap stores the residual stream in the input type of products.
+  Normalize(rows, norm, {parts_.as<void>(), dims_.hidden, type_});
+  kernels::cuda::GatherRows({parts_.as<void>(), pairs_.as<int32_t>(), joined_.as<void>(), type_,
+                             2 * rows.row_capacity, dims_.hidden},
+                            *gpu_.stream);
+  Project(rows, matrix, joined_.as<void>());
+}
+
 kernels::cuda::QkvArgs CudaActivations::KernelArgs(const Rows& rows, const QkvArgs& args) const {
   kernels::cuda::QkvArgs project;
   project.rows = rows;
@@ -121,7 +182,8 @@ kernels::cuda::QkvArgs CudaActivations::KernelArgs(const Rows& rows, const QkvAr
 
 void CudaActivations::Qkv(const Rows& rows, const QkvArgs& args) {
   if (args.norm != nullptr) Normalize(rows, *args.norm, args.tap);
-  gpu_.products->Multiply(*args.qkv, {normed_.as<void>(), qkv_.as<float>(), rows.row_capacity});
+  const Memory& input = join_.feeds_qkv ? joined_ : normed_;
+  gpu_.products->Multiply(*args.qkv, {input.as<void>(), qkv_.as<float>(), rows.row_capacity});
   kernels::cuda::QkvArgs project = KernelArgs(rows, args);
   project.query = qkv_.as<float>() + 2 * kv_width();
   project.stride = 2 * kv_width() + query_width();

@@ -33,6 +33,11 @@ class CudaActivations final : public Activations {
   void Embed(const kernels::Rows& rows, const void* table, DType type) override;
   void Project(const kernels::Rows& rows, const Matrix& matrix, const void* input) override;
   void Normalize(const kernels::Rows& rows, const Norm& norm, const Tap& tap) override;
+  void Keep(const kernels::Rows& rows, int part) override;
+  void Join(const kernels::Rows& rows) override;
+  void Restart(const kernels::Rows& rows) override;
+  void ProjectJoined(const kernels::Rows& rows, const Matrix& matrix) override;
+  void Shift(const kernels::Rows& rows, const Matrix& matrix, const Norm& norm) override;
   void Qkv(const kernels::Rows& rows, const QkvArgs& args) override;
   void StoreKeysValues(const kernels::Rows& rows, const QkvArgs& args) override;
   void Attend(const kernels::Rows& rows, const AttendArgs& args) override;
@@ -49,6 +54,7 @@ class CudaActivations final : public Activations {
 
   CudaActivations(const hub::ModelConfig& config, DType type, Gpu& gpu)
       : dims_(config.dims),
+        join_(config.blocks.join),
         experts_config_(config.blocks.experts),
         expert_layers_(config.expert_layers),
         type_(type),
@@ -56,6 +62,7 @@ class CudaActivations final : public Activations {
 
   [[nodiscard]] absl::Status Allocate(const StepCapacity& capacity);
   [[nodiscard]] absl::Status AllocateExperts(size_t rows);
+  [[nodiscard]] absl::Status AllocateJoined(size_t rows);
   [[nodiscard]] kernels::cuda::QkvArgs KernelArgs(const kernels::Rows& rows,
                                                   const QkvArgs& args) const;
   [[nodiscard]] kernels::cuda::ExpertProductArgs ProductOf(const Matrix& matrices) const;
@@ -63,11 +70,18 @@ class CudaActivations final : public Activations {
   [[nodiscard]] int query_width() const { return dims_.query_heads * dims_.head_dim; }
 
   const ModelDims dims_;
+  const hub::JoinConfig join_;
   const hub::ExpertsConfig experts_config_;
   const std::vector<bool> expert_layers_;  // Whether a layer has experts.
   const DType type_;
   Gpu& gpu_;
   Memory hidden_, normed_, wanted_, qkv_, query_, attention_, gate_up_, activation_, scratch_;
+  // For joined rows: the kept parts [parts, capacity, C], the joined rows [R, parts C], and the
+  // places of the latter's parts among the former [R, parts].
+  Memory parts_, joined_, part_places_;
+  Memory pairs_;        // [R, 2] Each row, and the row before it (Shift).
+  Memory row_numbers_;  // [R] 0, 1, …
+  size_t capacity_ = 0;
   Memory router_logits_, weights_;              // [R, E], [R, k]
   Memory experts_, begins_, sources_, places_;  // [R, k], [E + 1], [R k], [R, k]
   Memory outputs_;                              // [R k, C]; gate_up_ [R k, 2 I] and activation_ too

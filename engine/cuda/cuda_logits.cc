@@ -87,7 +87,7 @@ void CudaLogits::Choose(const Choice& choice) {
 void CudaLogits::Rank(const Ranking& ranking) {
   kernels::cuda::TopK(
       {ranking.used, values_.as<float>(), ranking.coupling, ranking.tokens, ranking.log_probs,
-       rank_scratch_.as<void>(), ranking.rows, vocabulary_, ranking.candidates},
+       rank_scratch_.as<void>(), ranking.rows, vocabulary_, ranking.candidates, ranking.ids},
       stream_);
 }
 

@@ -55,6 +55,35 @@ void HostActivations::Normalize(const kernels::Rows& rows, const Norm& norm, con
   }
 }
 
+void HostActivations::Keep(const kernels::Rows& rows, int part) {
+  const int count = rows.row_capacity, width = dims_.hidden, joined_width = join_.parts * width;
+  const float* const normed = normed_.Reserve(count, width);
+  float* const joined = joined_.Reserve(count, joined_width);
+  for (int64_t row = 0; row < count; ++row) {
+    std::copy_n(normed + row * width, width, joined + row * joined_width + part * width);
+  }
+}
+
+void HostActivations::Restart(const kernels::Rows& rows) {
+  const int count = rows.row_capacity;
+  std::copy_n(normed_.Reserve(count, dims_.hidden), int64_t{count} * dims_.hidden, x_);
+}
+
+void HostActivations::ProjectJoined(const kernels::Rows& rows, const Matrix& matrix) {
+  Project(rows, matrix, joined_.Reserve(rows.row_capacity, join_.parts * dims_.hidden));
+}
+
+void HostActivations::Shift(const kernels::Rows& rows, const Matrix& matrix, const Norm& /*norm*/) {
+  const int count = rows.row_capacity, width = dims_.hidden;
+  float* const pairs = shifted_.Reserve(count, 2 * width);
+  for (int64_t row = 0; row < count; ++row) {
+    const int64_t before = row % join_.shift_rows == 0 ? row : row - 1;
+    std::copy_n(x_ + row * width, width, pairs + row * 2 * width);
+    std::copy_n(x_ + before * width, width, pairs + row * 2 * width + width);
+  }
+  Multiply(matrix, pairs, x_, count, /*accumulate=*/false);
+}
+
 kernels::QkvArgs HostActivations::KernelArgs(const kernels::Rows& rows, const QkvArgs& args) const {
   kernels::QkvArgs project;
   project.query_norm = args.query_norm->as<float>();
@@ -74,7 +103,8 @@ void HostActivations::Qkv(const kernels::Rows& rows, const QkvArgs& args) {
   if (args.norm != nullptr) Normalize(rows, *args.norm, args.tap);
   const int count = rows.row_capacity, width = 2 * kv_width() + query_width();
   float* const qkv = qkv_.Reserve(count, width);  // [R, (2G + H) D]
-  const float* const normed = normed_.Reserve(count, dims_.hidden);
+  const int inputs = args.qkv->columns;
+  const float* const normed = (join_.feeds_qkv ? joined_ : normed_).Reserve(count, inputs);
   Multiply(*args.qkv, normed, qkv, count, /*accumulate=*/false);
   kernels::QkvArgs project = KernelArgs(rows, args);
   project.key = qkv;

@@ -12,12 +12,18 @@ namespace bastion::nn {
 
 class HostActivations final : public Activations {
  public:
-  HostActivations(const HostKernels& host, const ModelDims& dims, const StreamingWindow& streaming)
-      : host_(host), dims_(dims), streaming_(streaming) {}
+  HostActivations(const HostKernels& host, const hub::ModelConfig& config,
+                  const StreamingWindow& streaming)
+      : host_(host), dims_(config.dims), join_(config.blocks.join), streaming_(streaming) {}
 
   void Embed(const kernels::Rows& rows, const void* table, DType type) override;
   void Project(const kernels::Rows& rows, const Matrix& matrix, const void* input) override;
   void Normalize(const kernels::Rows& rows, const Norm& norm, const Tap& tap) override;
+  void Keep(const kernels::Rows& rows, int part) override;
+  void Join(const kernels::Rows& /*rows*/) override {}  // Keep has done it.
+  void Restart(const kernels::Rows& rows) override;
+  void ProjectJoined(const kernels::Rows& rows, const Matrix& matrix) override;
+  void Shift(const kernels::Rows& rows, const Matrix& matrix, const Norm& norm) override;
   void Qkv(const kernels::Rows& rows, const QkvArgs& args) override;
   void StoreKeysValues(const kernels::Rows& rows, const QkvArgs& args) override;
   void Attend(const kernels::Rows& rows, const AttendArgs& args) override;
@@ -42,9 +48,10 @@ class HostActivations final : public Activations {
 
   const HostKernels host_;
   const ModelDims dims_;
+  const hub::JoinConfig join_;
   const StreamingWindow streaming_;
   float* x_ = nullptr;  // [R, C] The residual stream.
-  Scratch residual_, normed_, wanted_, qkv_, attention_, gate_up_, activation_;
+  Scratch residual_, normed_, joined_, shifted_, wanted_, qkv_, attention_, gate_up_, activation_;
   std::vector<kernels::AttentionSpan> spans_;
   StreamingScratch sinks_;
   ExpertScratch experts_;

@@ -97,7 +97,7 @@ class HostDevice final : public Device {
   absl::StatusOr<std::unique_ptr<Activations>> CreateActivations(const hub::ModelConfig& config,
                                                                  const EngineOptions& options,
                                                                  const StepCapacity&) override {
-    return std::make_unique<HostActivations>(host(), config.dims, options.streaming);
+    return std::make_unique<HostActivations>(host(), config, options.streaming);
   }
   absl::StatusOr<std::unique_ptr<Logits>> CreateLogits(int, int vocabulary) override {
     return std::make_unique<HostLogits>(host(), vocabulary);

@@ -53,7 +53,7 @@ void HostLogits::Choose(const Choice& choice) {
 
 void HostLogits::Rank(const Ranking& ranking) {
   host_.backend->top_k({values_, ranking.coupling, ranking.tokens, ranking.log_probs, ranking.rows,
-                        vocabulary_, ranking.candidates},
+                        vocabulary_, ranking.candidates, ranking.ids},
                        *host_.pool);
 }
 

@@ -66,7 +66,7 @@ absl::StatusOr<BlockWeights> LoadBlock(const WeightLoader& loader, const hub::Mo
   const hub::TensorNames& names = config.names;
   const hub::BlockConfig& form = config.blocks;
   const ModelDims& dims = config.dims;
-  const std::string prefix = absl::StrCat(names.blocks, layer, ".");
+  const std::string prefix = names.Block(layer);
   BlockWeights block;
   ASSIGN_OR_RETURN(block.attention_norm, loader.LoadNorm(prefix + names.attention_norm, config));
   ASSIGN_OR_RETURN(block.mlp_norm, loader.LoadNorm(prefix + names.mlp_norm, config));
@@ -76,7 +76,12 @@ absl::StatusOr<BlockWeights> LoadBlock(const WeightLoader& loader, const hub::Mo
     ASSIGN_OR_RETURN(block.key_norm,
                      loader.Vector(prefix + names.key_norm + ".weight", dims.head_dim));
   }
-  ASSIGN_OR_RETURN(block.qkv, loader.WithBias(QkvRows(config, prefix), dims.hidden, form.qkv_bias));
+  const int inputs = form.join.feeds_qkv ? form.join.parts * dims.hidden : dims.hidden;
+  ASSIGN_OR_RETURN(block.qkv, loader.WithBias(QkvRows(config, prefix), inputs, form.qkv_bias));
+  if (form.join.shift_rows > 0 && layer > 0) {
+    const std::string shift = absl::StrCat(names.shift, layer - 1, ".weight");
+    ASSIGN_OR_RETURN(block.shift, loader.Stacked({AllRows(shift, dims.hidden)}, 2 * dims.hidden));
+  }
   ASSIGN_OR_RETURN(block.output,
                    loader.WithBias({AllRows(prefix + names.output, dims.hidden)},
                                    dims.query_heads * dims.head_dim, form.output_bias));

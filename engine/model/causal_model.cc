@@ -19,7 +19,7 @@ absl::StatusOr<CausalModel> LoadCausalModel(const std::string& folder, const Eng
   CausalModel model;
   ASSIGN_OR_RETURN(model.decoder,
                    Decoder::Load(loader, config, options, CapacityOf(config, options, tree_rows)));
-  ASSIGN_OR_RETURN(model.vocabulary, LoadVocabulary(loader, config));
+  ASSIGN_OR_RETURN(model.vocabulary, LoadVocabulary(loader, config, options.head_tokens.get()));
   RETURN_IF_ERROR(hub::CheckAllRead(*checkpoint, config.names, config.tie_word_embeddings));
   return model;
 }

@@ -37,7 +37,7 @@ absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Load(const WeightLoader& loade
                               .layer = layer,
                               .experts = config.expert_layers[layer],
                               .window = window,
-                              .causal = window > 0 && config.dflash.causal_windows};
+                              .causal = window > 0 && config.drafter.dflash.causal_windows};
     decoder->blocks_.emplace_back(shape, std::move(weights));
   }
   ASSIGN_OR_RETURN(decoder->final_norm_, loader.LoadNorm(config.names.final_norm, config));

@@ -17,7 +17,8 @@ QkvArgs DecoderBlock::QkvOf(const BlockPass& pass) const {
 void DecoderBlock::Forward(const BlockPass& pass) const {
   Activations& x = pass.activations;
   QkvArgs project = QkvOf(pass);
-  project.norm = &weights_.attention_norm;
+  if (!weights_.shift.empty()) x.Shift(pass.rows, weights_.shift, weights_.attention_norm);
+  if (!shape_.form.join.feeds_qkv) project.norm = &weights_.attention_norm;
   project.tap = pass.tap;
   x.Qkv(pass.rotated, project);
   x.Attend(pass.rows,
@@ -40,8 +41,8 @@ void DecoderBlock::StoreContext(const BlockPass& pass) const {
 }
 
 void DecoderBlock::AddCost(ForwardCost& cost) const {
-  for (const Matrix* matrix :
-       {&weights_.router, &weights_.qkv, &weights_.output, &weights_.gate_up, &weights_.down}) {
+  for (const Matrix* matrix : {&weights_.router, &weights_.shift, &weights_.qkv, &weights_.output,
+                               &weights_.gate_up, &weights_.down}) {
     cost.Add(*matrix);
   }
   if (!shape_.experts) return;

@@ -99,6 +99,19 @@ class Activations {
   // Norms the residual stream for StoreKeysValues, Qkv without a norm, or Head.
   virtual void Normalize(const kernels::Rows& rows, const Norm& norm, const Tap& tap) = 0;
 
+  // ---- joined rows (hub::JoinConfig) ----
+  // The normed rows become part `part` of the joined rows.
+  virtual void Keep(const kernels::Rows& rows, int part) = 0;
+  // Joins the kept parts: rows of JoinConfig::parts · C elements.
+  virtual void Join(const kernels::Rows& rows) = 0;
+  // The residual stream = the normed rows.
+  virtual void Restart(const kernels::Rows& rows) = 0;
+  // The residual stream = joined rows Wᵀ.
+  virtual void ProjectJoined(const kernels::Rows& rows, const Matrix& matrix) = 0;
+  // The residual stream = [row, row before it] Wᵀ, of the residual stream as it was. The first of
+  // each JoinConfig::shift_rows rows is its own predecessor. `norm` is any norm.
+  virtual void Shift(const kernels::Rows& rows, const Matrix& matrix, const Norm& norm) = 0;
+
   // Norm, product, norms of the heads, rotary embedding. Stores keys and values in the cache.
   virtual void Qkv(const kernels::Rows& rows, const QkvArgs& args) = 0;
   // The same for keys and values of the normed rows, without queries.
@@ -163,6 +176,8 @@ class Logits {
     int candidates = 0;                             // At most max_candidates().
     int32_t* tokens = nullptr;                      // [R, K]
     float* log_probs = nullptr;                     // [R, K]
+    const TokenId* ids =
+        nullptr;  // [V] on the device, ascending: the token of each column, or null
   };
   virtual void Rank(const Ranking& ranking) = 0;
   [[nodiscard]] virtual int max_candidates() const = 0;

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
+#include "common/base/ids.h"
 #include "engine/model/formats.h"
 #include "kernels/ops/backend.h"
 
@@ -39,6 +41,9 @@ struct EngineOptions {
   // Bytes of device memory from which a drafter on the same device reads the target's features. 0:
   // off.
   int64_t share_bytes = 0;
+  // The tokens that a drafter can draft, ascending: its LM head has rows for these only. Null: all
+  // tokens. A target must have all.
+  std::shared_ptr<const std::vector<TokenId>> head_tokens = nullptr;
 };
 
 }  // namespace bastion::nn

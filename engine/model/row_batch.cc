@@ -1,6 +1,5 @@
 #include "engine/model/row_batch.h"
 
-#include <numeric>
 #include <utility>
 
 #include "common/base/check.h"
@@ -27,8 +26,11 @@ kernels::AttentionSpan& RowBatch::AddSpan(const RowSpan& span, const std::vector
 void RowBatch::AddRun(const RowSpan& span, const std::vector<TokenId>& tokens) {
   CHECK(span.mask != kernels::RowMask::kAncestors) << "a run has no ancestor bits";
   CHECK_EQ(span.earlier, 0);
-  const int first = AddSpan(span, tokens).first_row;
-  std::iota(positions_.begin() + first, positions_.end(), span.cached);
+  const kernels::AttentionSpan& added = AddSpan(span, tokens);
+  for (int i = 0; i < added.rows; ++i) {
+    positions_[added.first_row + i] =
+        span.first_position() + i / span.rows_per_token + i % span.rows_per_token;
+  }
 }
 
 void RowBatch::AddTree(const RowSpan& span, const std::vector<TokenId>& tokens,
@@ -39,7 +41,7 @@ void RowBatch::AddTree(const RowSpan& span, const std::vector<TokenId>& tokens,
   added.words = static_cast<int>(ancestors.size()) / added.rows;
   added.ancestors = ancestors_.emplace_back(std::move(ancestors)).data();
   for (int i = 0; i < added.rows; ++i) {
-    positions_[added.first_row + i] = span.cached + depths[i];
+    positions_[added.first_row + i] = span.first_position() + depths[i];
   }
 }
 

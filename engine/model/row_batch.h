@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <vector>
 
 #include "common/base/ids.h"
@@ -20,15 +21,22 @@ struct RowSpan {
   Position cached = 0;
   kernels::RowMask mask = kernels::RowMask::kCausal;
   int earlier = 0;  // Rows of the tree that earlier forwards added.
+  // The position of the first row. Not set: `cached`.
+  std::optional<Position> position = std::nullopt;
+  // Rows of a token. Its rows take slots of their own. They have consecutive positions, which begin
+  // one after those of the token before.
+  int rows_per_token = 1;
+
+  [[nodiscard]] Position first_position() const { return position.value_or(cached); }
 };
 
 class RowBatch {
  public:
-  // Adds rows at positions cached, cached + 1, …: a prefill chunk (kCausal) or a draft block
-  // (kFull).
+  // Adds rows at positions first_position(), first_position() + 1, …: a prefill chunk (kCausal) or
+  // a draft block (kFull).
   void AddRun(const RowSpan& span, const std::vector<TokenId>& tokens);
-  // Adds rows of a tree. Row i has position cached + depths[i] and sees the rows of the tree whose
-  // bits are set in row i of `ancestors` [rows, words]. Bit j is row j of the tree; the
+  // Adds rows of a tree. Row i has position first_position() + depths[i] and sees the rows of the
+  // tree whose bits are set in row i of `ancestors` [rows, words]. Bit j is row j of the tree; the
   // first row that is added here is row span.earlier of the tree.
   void AddTree(const RowSpan& span, const std::vector<TokenId>& tokens,
                const std::vector<int>& depths, std::vector<uint64_t> ancestors);

@@ -11,12 +11,12 @@
 namespace bastion::nn {
 namespace {
 
-enum Kind { kForward, kHead };
+enum Kind { kHead, kForward };  // And those after kForward: forwards of other entries.
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Step>> Step::Create(Decoder& decoder, const Vocabulary& vocabulary,
-                                                   StepSizes sizes) {
+                                                   StepSizes sizes, std::vector<Entry> entries) {
   if (!decoder.device().records()) sizes.rows = sizes.wanted = {};
   auto step = std::unique_ptr<Step>(new Step(decoder, vocabulary, std::move(sizes)));
   ASSIGN_OR_RETURN(step->inputs_, StepInputs::Create(decoder.device(), decoder.capacity()));
@@ -24,6 +24,12 @@ absl::StatusOr<std::unique_ptr<Step>> Step::Create(Decoder& decoder, const Vocab
       step->sizes_.wanted.empty() ? decoder.capacity().rows : step->sizes_.wanted.back();
   ASSIGN_OR_RETURN(step->logits_, decoder.device().CreateLogits(rows, vocabulary.size()));
   step->taps_.type = decoder.options().formats.activations;
+  step->entries_ = std::move(entries);
+  if (step->entries_.empty()) {
+    step->entries_.emplace_back([&decoder, &vocabulary](const kernels::Rows& rows) {
+      decoder.activations().Embed(rows, vocabulary.table.data(), vocabulary.type);
+    });
+  }
   return step;
 }
 
@@ -37,15 +43,18 @@ absl::Status Step::SetFeatureLayers(const std::vector<int>& layers, bool show_pr
   ASSIGN_OR_RETURN(features_, device.Allocate(bytes, "features"));
   taps_.features = features_.data();
   std::optional<ProgressBar> bar;
-  const int64_t count = std::ssize(sizes_.rows) + std::ssize(sizes_.wanted);
+  const auto entries = static_cast<int>(entries_.size());
+  const int64_t count = entries * std::ssize(sizes_.rows) + std::ssize(sizes_.wanted);
   if (show_progress && count > 0) bar.emplace("tuning", "sizes");
   int64_t done = 0;
   const RowBatch empty;
   for (const int rows : sizes_.rows) {
-    inputs_.Send({empty}, rows);
-    RETURN_IF_ERROR(RunForward(rows));
-    RETURN_IF_ERROR(device.Finish());
-    if (bar.has_value()) bar->Show(++done, count);
+    for (int entry = 0; entry < entries; ++entry) {
+      inputs_.Send({empty}, rows);
+      RETURN_IF_ERROR(RunForward(rows, entry));
+      RETURN_IF_ERROR(device.Finish());
+      if (bar.has_value()) bar->Show(++done, count);
+    }
   }
   for (const int rows : sizes_.wanted) {
     RETURN_IF_ERROR(RunHead(rows));
@@ -56,7 +65,7 @@ absl::Status Step::SetFeatureLayers(const std::vector<int>& layers, bool show_pr
   return absl::OkStatus();
 }
 
-absl::Status Step::Forward(const StepContents& contents) {
+absl::Status Step::Forward(const StepContents& contents, int entry) {
   if (!ready_) {
     return absl::InternalError(
         "the steps of this model could not be recorded; see the log for the reason");
@@ -70,15 +79,15 @@ absl::Status Step::Forward(const StepContents& contents) {
   wanted_rows_ = contents.wanted_rows();
   const int padded = PaddedRows(rows);
   inputs_.Send(contents, padded);
-  return RunForward(padded);
+  return RunForward(padded, entry);
 }
 
 absl::Status Step::Head() { return RunHead(PaddedWanted(wanted_rows_)); }
 
-absl::Status Step::RunForward(int rows) {
-  return decoder_.device().Run({this, kForward, rows}, [&] {
+absl::Status Step::RunForward(int rows, int entry) {
+  return decoder_.device().Run({this, kForward + entry, rows}, [&] {
     const kernels::Rows in = inputs_.Rows(rows);
-    decoder_.activations().Embed(in, vocabulary_.table.data(), vocabulary_.type);
+    entries_[entry](in);
     decoder_.Forward(in, taps_);
   });
 }

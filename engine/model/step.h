@@ -5,6 +5,7 @@
 #ifndef BASTION_ENGINE_MODEL_STEP_H_
 #define BASTION_ENGINE_MODEL_STEP_H_
 
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -24,20 +25,24 @@ struct StepSizes {
   bool gathers = false;     // The wanted rows are listed (StepContents), not the walked ones.
 };
 
+// Fills the residual stream of `rows` before the blocks: a way to begin a forward.
+using Entry = std::function<void(const kernels::Rows& rows)>;
+
 class Step {
  public:
-  // `decoder` and `vocabulary` must outlive the step. RESOURCE_EXHAUSTED if the device has too
-  // little memory.
-  [[nodiscard]] static absl::StatusOr<std::unique_ptr<Step>> Create(Decoder& decoder,
-                                                                    const Vocabulary& vocabulary,
-                                                                    StepSizes sizes);
+  // `decoder` and `vocabulary` must outlive the step. Without `entries`, forwards begin with the
+  // embedding of their tokens. RESOURCE_EXHAUSTED if the device has too little memory.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<Step>> Create(
+      Decoder& decoder, const Vocabulary& vocabulary, StepSizes sizes,
+      std::vector<Entry> entries = {});
 
   // Sets the layers whose outputs are features, from the next forward on. On a device that records,
   // runs all sizes once. After an error, forwards fail until layers were set.
   [[nodiscard]] absl::Status SetFeatureLayers(const std::vector<int>& layers, bool show_progress);
 
-  // Sends `contents` and runs the decoder over its rows. INVALID_ARGUMENT if there are too many.
-  [[nodiscard]] absl::Status Forward(const StepContents& contents);
+  // Sends `contents` and runs the decoder over its rows, from an entry on. INVALID_ARGUMENT if
+  // there are too many.
+  [[nodiscard]] absl::Status Forward(const StepContents& contents, int entry = 0);
   // Computes the logits of the wanted rows of the last forward.
   [[nodiscard]] absl::Status Head();
 
@@ -67,12 +72,13 @@ class Step {
       : decoder_(decoder), vocabulary_(vocabulary), sizes_(std::move(sizes)) {}
 
   // Run or record the operations for `rows` rows.
-  [[nodiscard]] absl::Status RunForward(int rows);
+  [[nodiscard]] absl::Status RunForward(int rows, int entry);
   [[nodiscard]] absl::Status RunHead(int rows);
 
   Decoder& decoder_;
   const Vocabulary& vocabulary_;
   const StepSizes sizes_;
+  std::vector<Entry> entries_;
   StepInputs inputs_;
   std::unique_ptr<Logits> logits_;
   FeatureTaps taps_;

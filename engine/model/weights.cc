@@ -89,13 +89,41 @@ absl::StatusOr<Norm> WeightLoader::LoadNorm(const std::string& name,
   return norm;
 }
 
+absl::StatusOr<Buffer> IdsOn(Device& device, const std::vector<TokenId>& ids) {
+  const size_t bytes = ids.size() * sizeof(TokenId);
+  ASSIGN_OR_RETURN(Buffer copy, device.Allocate(bytes, "the draft vocabulary"));
+  device.Copy(copy.data(), ids.data(), bytes);
+  RETURN_IF_ERROR(device.Finish());
+  return copy;
+}
+
+std::vector<TensorRows> ChosenRows(const std::string& name, int total,
+                                   const std::vector<int32_t>& chosen) {
+  std::vector<TensorRows> parts;
+  for (const int32_t row : chosen) {
+    if (!parts.empty() && parts.back().first + parts.back().rows == row) {
+      ++parts.back().rows;
+    } else {
+      parts.push_back({name, row, 1, total});
+    }
+  }
+  return parts;
+}
+
 absl::StatusOr<Vocabulary> LoadVocabulary(const WeightLoader& loader,
-                                          const hub::ModelConfig& config) {
+                                          const hub::ModelConfig& config,
+                                          const std::vector<TokenId>* head_tokens) {
   const std::string table = config.names.embedding + ".weight";
   const int size = config.dims.vocabulary, width = config.dims.hidden;
   Vocabulary vocabulary;
   vocabulary.type = loader.formats().activations;
   ASSIGN_OR_RETURN(vocabulary.table, loader.Table(table, size, width));
+  const std::string head = config.tie_word_embeddings ? table : config.names.head + ".weight";
+  if (head_tokens != nullptr) {
+    ASSIGN_OR_RETURN(vocabulary.head, loader.Stacked(ChosenRows(head, size, *head_tokens), width));
+    ASSIGN_OR_RETURN(vocabulary.ids, IdsOn(loader.device(), *head_tokens));
+    return vocabulary;
+  }
   if (config.tie_word_embeddings && loader.device().IsTable(loader.formats())) {
     vocabulary.head.format = loader.formats().weights;
     vocabulary.head.rows = size;
@@ -104,7 +132,6 @@ absl::StatusOr<Vocabulary> LoadVocabulary(const WeightLoader& loader,
     vocabulary.head.storage = vocabulary.table;
     return vocabulary;
   }
-  const std::string head = config.tie_word_embeddings ? table : config.names.head + ".weight";
   ASSIGN_OR_RETURN(vocabulary.head, loader.Stacked({AllRows(head, size)}, width));
   return vocabulary;
 }

@@ -5,6 +5,7 @@
 #ifndef BASTION_ENGINE_MODEL_WEIGHTS_H_
 #define BASTION_ENGINE_MODEL_WEIGHTS_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -37,6 +38,10 @@ struct TensorRows {
 [[nodiscard]] inline TensorRows AllRows(const std::string& name, int rows) {
   return {name, 0, rows, rows};
 }
+
+// The rows `chosen` of a tensor, in this order, as one part for each run of consecutive rows.
+[[nodiscard]] std::vector<TensorRows> ChosenRows(const std::string& name, int total,
+                                                 const std::vector<int32_t>& chosen);
 
 // Reads tensors of one checkpoint. It adds the matrices to `plan`, which must outlive the loader;
 // they are empty until the plan has run.
@@ -96,8 +101,9 @@ class WeightLoader {
 // One decoder block, with an MLP or with experts; the members of the other are empty.
 struct BlockWeights {
   Norm attention_norm, mlp_norm;
+  Matrix shift;                        // [C, 2 C], or empty
   Buffer query_norm, key_norm;         // [D], or no memory
-  Matrix qkv;                          // [(2G + H) D, C]: keys, values, queries
+  Matrix qkv;                          // [(2G + H) D, C]: keys, values, queries; or joined columns
   Matrix output;                       // [C, H D]
   Matrix gate_up;                      // [2 I, C]: gate, up; or [I, C] for an MLP without a gate
   Matrix down;                         // [C, I]
@@ -109,18 +115,26 @@ struct BlockWeights {
 [[nodiscard]] absl::StatusOr<BlockWeights> LoadBlock(const WeightLoader& loader,
                                                      const hub::ModelConfig& config, int layer);
 
-// Embedding table and LM head, which a target owns and a block-diffusion drafter borrows from it.
+// Embedding table and LM head, which a target owns and a block drafter borrows from it. The head of
+// a drafter may have rows for some tokens only (its draft vocabulary).
 struct Vocabulary {
   Buffer table;  // [V, C] of `type`, row-major
   DType type = DType::kF32;
-  Matrix
-      head;  // [V, C]; the same memory as the table if the checkpoint ties them and the device can
+  // [columns of the logits, C]; the same memory as the table if the checkpoint ties them and the
+  // device can.
+  Matrix head;
+  Buffer ids;  // [columns of the logits] int32, ascending: their tokens. No memory: all V tokens.
 
   [[nodiscard]] int size() const { return head.rows; }
 };
 
-[[nodiscard]] absl::StatusOr<Vocabulary> LoadVocabulary(const WeightLoader& loader,
-                                                        const hub::ModelConfig& config);
+// A copy of `ids` in the device's memory, for Vocabulary::ids.
+[[nodiscard]] absl::StatusOr<Buffer> IdsOn(Device& device, const std::vector<TokenId>& ids);
+
+// The head has rows for `head_tokens` only (EngineOptions::head_tokens). Null: for all tokens.
+[[nodiscard]] absl::StatusOr<Vocabulary> LoadVocabulary(
+    const WeightLoader& loader, const hub::ModelConfig& config,
+    const std::vector<TokenId>* head_tokens = nullptr);
 
 }  // namespace bastion::nn
 

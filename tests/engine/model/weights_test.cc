@@ -13,6 +13,7 @@ namespace bastion::nn {
 namespace {
 
 using testing::CountingFloats;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::SafetensorsFileOf;
 
@@ -53,6 +54,34 @@ TEST_F(WeightsTest, RunningThePlanFillsStackedMatrices) {
     EXPECT_EQ(At(*stacked, 2, k), 3 + k);
     EXPECT_EQ(At(*alone, 1, k), 3 + k);
   }
+}
+
+TEST_F(WeightsTest, ConsecutiveChosenRowsAreOnePart) {
+  const std::vector<TensorRows> parts = ChosenRows("a", 9, {0, 1, 2, 5, 7, 8});
+  ASSERT_EQ(parts.size(), 3u);
+  EXPECT_THAT((std::vector<int>{parts[0].first, parts[1].first, parts[2].first}),
+              ElementsAre(0, 5, 7));
+  EXPECT_THAT((std::vector<int>{parts[0].rows, parts[1].rows, parts[2].rows}),
+              ElementsAre(3, 1, 2));
+  EXPECT_EQ(parts[2].total, 9);
+}
+
+// More parts than a panel has rows, and parts that cross panels.
+TEST_F(WeightsTest, ChosenRowsArePackedInTheirOrder) {
+  constexpr int kRows = 200;
+  folder_.Write("model.safetensors",
+                SafetensorsFileOf({{"a", "F32", {kRows, 3}, CountingFloats(3 * kRows)}}));
+  const auto checkpoint = hub::Checkpoint::Open(folder_.path()).value();
+  const WeightLoader loader(*options_.device, checkpoint, FormatsFor(WeightFormat::kF32), plan_);
+  std::vector<int32_t> chosen;
+  for (int row = 0; row < kRows; ++row) {
+    if (row % 2 == 0 || row > 110) chosen.push_back(row);
+  }
+  const auto matrix = loader.Stacked(ChosenRows("a", kRows, chosen), 3);
+  ASSERT_TRUE(matrix.ok()) << matrix.status();
+  ASSERT_TRUE(plan_.Run("folder", options_).ok());
+  ASSERT_EQ(matrix->rows, static_cast<int>(chosen.size()));
+  for (int n = 0; n < matrix->rows; ++n) EXPECT_EQ(At(*matrix, n, 1), 3 * chosen[n] + 1);
 }
 
 TEST_F(WeightsTest, ProgressIsOneLineWithoutATerminal) {
