@@ -70,10 +70,19 @@ absl::StatusOr<std::unique_ptr<AutoregressiveModel>> AutoregressiveModel::Load(
   return model;
 }
 
+absl::Status AutoregressiveModel::Forward(const NodeRows& rows) {
+  RETURN_IF_ERROR(step_->Forward({.batch = rows.batch}));
+  return device().Finish();  // The next forward overwrites the inputs.
+}
+
 absl::StatusOr<std::vector<Marginals>> AutoregressiveModel::Predict(
-    const nn::RowBatch& batch, absl::Span<const int> rows,
+    const NodeRows& rows, absl::Span<const int> wanted,
     absl::Span<const kernels::ChoiceRule> coupling, int candidates) {
-  RETURN_IF_ERROR(step_->Forward({.batch = batch, .wanted = rows, .rules = coupling}));
+  RETURN_IF_ERROR(step_->Forward({.batch = rows.batch, .wanted = wanted, .rules = coupling}));
+  if (wanted.empty()) {
+    RETURN_IF_ERROR(device().Finish());
+    return std::vector<Marginals>();
+  }
   RETURN_IF_ERROR(step_->Head());
   StopWatch watch;
   auto marginals = ranking_.Rank(*step_, /*positions=*/1, candidates);

@@ -17,6 +17,7 @@
 #include "absl/types/span.h"
 #include "common/stages/marginals.h"
 #include "drafter_service/draft/checked_drafter.h"
+#include "drafter_service/draft/node_model.h"
 #include "drafter_service/draft/ranking.h"
 #include "engine/model/causal_model.h"
 #include "engine/model/row_batch.h"
@@ -34,45 +35,34 @@ namespace bastion::drafter {
                                                                  const std::string& target_folder,
                                                                  const nn::EngineOptions& options);
 
-class AutoregressiveModel {
+class AutoregressiveModel final : public NodeModel {
  public:
-  // Rows of one drafted tree. A tree with more gets no more drafts in its cycle.
-  static constexpr int kTreeRows = 4096;
-
   // The model in `drafter_folder`. The errors of CheckAutoregressivePair and of the checkpoint's
   // files; RESOURCE_EXHAUSTED if the device has too little memory.
   static absl::StatusOr<std::unique_ptr<AutoregressiveModel>> Load(
       const std::string& drafter_folder, const std::string& target_folder,
       const nn::EngineOptions& options);
 
-  // Hint that a call is about to start. Wakes the worker threads.
-  void WakeUp() { device().Wake(); }
-
-  // Runs one forward over `batch` and writes keys and values to the cache. REQUIRES: batch.rows()
-  // <= max_rows().
-  [[nodiscard]] absl::Status Forward(const nn::RowBatch& batch) {
-    return step_->Forward({.batch = batch});
-  }
-  // Also predicts the distribution of the token after each of `rows`, rows of the batch. `coupling`
-  // has one rule per row (kernels::TopKArgs).
-  [[nodiscard]] absl::StatusOr<std::vector<Marginals>> Predict(
-      const nn::RowBatch& batch, absl::Span<const int> rows,
-      absl::Span<const kernels::ChoiceRule> coupling, int candidates);
-  // The part of the last Predict that ranked candidates.
-  [[nodiscard]] absl::Duration candidates_time() const { return candidates_time_; }
-
-  // Rows of one forward.
-  [[nodiscard]] int max_rows() const { return model_.decoder->capacity().rows; }
-  [[nodiscard]] nn::PagePool& pages() { return model_.decoder->cache(); }
-  [[nodiscard]] const hub::ModelConfig& config() const { return model_.decoder->config(); }
-  // The bytes read and the multiply-adds of a forward, including its logits.
-  [[nodiscard]] nn::ForwardCost Cost() const { return model_.Cost(); }
+  void WakeUp() override { device().Wake(); }
+  absl::Status Forward(const NodeRows& rows) override;
+  absl::StatusOr<std::vector<Marginals>> Predict(const NodeRows& rows, absl::Span<const int> wanted,
+                                                 absl::Span<const kernels::ChoiceRule> coupling,
+                                                 int candidates) override;
+  absl::Duration candidates_time() const override { return candidates_time_; }
+  const std::vector<int>& feature_layers() const override { return no_layers_; }
+  size_t state_bytes() const override { return 0; }
+  const char* state(int /*row*/) const override { return nullptr; }
+  int max_rows() const override { return model_.decoder->capacity().rows; }
+  nn::PagePool& pages() override { return model_.decoder->cache(); }
+  const hub::ModelConfig& config() const override { return model_.decoder->config(); }
+  nn::ForwardCost Cost() const override { return model_.Cost(); }
 
  private:
   explicit AutoregressiveModel(nn::CausalModel model) : model_(std::move(model)) {}
 
   [[nodiscard]] nn::Device& device() const { return model_.decoder->device(); }
 
+  const std::vector<int> no_layers_ = {};
   nn::CausalModel model_;
   std::unique_ptr<nn::Step> step_;
   Ranking ranking_;

@@ -9,10 +9,11 @@ namespace bastion::drafter {
 
 struct CheckedDrafter {
   hub::ModelConfig config;
-  nn::ForwardCost cost;  // The draft forward of one sequence.
-  ModelDims embedding;   // The model whose embedding and LM head it uses.
-  int rows = 1;          // Rows of one sequence in a draft forward.
-  int logit_rows = 1;    // Those with logits.
+  nn::ForwardCost cost;   // The draft forward of one sequence.
+  ModelDims embedding;    // The model whose embedding and LM head it uses.
+  int rows = 1;           // Rows of one sequence in a draft forward.
+  int logit_rows = 1;     // Those with logits.
+  int feature_width = 0;  // F. 0: it reads no features.
 };
 
 }  // namespace bastion::drafter

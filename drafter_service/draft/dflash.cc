@@ -15,7 +15,8 @@ enum Kind { kContext };
 
 // The capacity for whole blocks and for context rows.
 nn::StepCapacity CapacityFor(const hub::ModelConfig& config, nn::EngineOptions options) {
-  options.max_rows = std::max(options.max_rows, options.max_sequences * config.dflash.block_size);
+  options.max_rows =
+      std::max(options.max_rows, options.max_sequences * config.drafter.dflash.block_size);
   return nn::CapacityOf(config, options);
 }
 
@@ -41,9 +42,11 @@ absl::StatusOr<DflashWeights> LoadDflashWeights(const std::string& drafter_folde
   DflashWeights weights;
   ASSIGN_OR_RETURN(weights.decoder,
                    nn::Decoder::Load(loader, config, options, CapacityFor(config, options)));
-  ASSIGN_OR_RETURN(weights.vocabulary, nn::LoadVocabulary(target_loader, pair.target));
+  ASSIGN_OR_RETURN(weights.vocabulary,
+                   nn::LoadVocabulary(target_loader, pair.target, options.head_tokens.get()));
   // Features are not normalized, so their magnitudes vary too much for int8.
-  const int features = static_cast<int>(config.dflash.target_layer_ids.size()) * config.dims.hidden;
+  const int features =
+      static_cast<int>(config.drafter.dflash.target_layer_ids.size()) * config.dims.hidden;
   ASSIGN_OR_RETURN(weights.fuse,
                    loader.StackedAs(nn::UnquantizedFormat(options.formats),
                                     {nn::AllRows("fc.weight", config.dims.hidden)}, features));
@@ -62,8 +65,9 @@ absl::StatusOr<CheckedDrafter> CheckDflash(const std::string& drafter_folder,
   nn::PackingPlan plan;  // Never run: no matrix is packed.
   ASSIGN_OR_RETURN(const DflashWeights weights,
                    LoadDflashWeights(drafter_folder, target_folder, options, plan));
-  const int block = pair.drafter.dflash.block_size;
-  return CheckedDrafter{pair.drafter, weights.Cost(), pair.target.dims, block, block - 1};
+  const int block = pair.drafter.drafter.dflash.block_size;
+  return CheckedDrafter{pair.drafter, weights.Cost(), pair.target.dims,
+                        block,        block - 1,      weights.fuse.columns};
 }
 
 absl::StatusOr<std::unique_ptr<DflashModel>> DflashModel::Load(const std::string& drafter_folder,
@@ -173,7 +177,7 @@ absl::Status DflashModel::AppendContext(const std::vector<ContextItem>& items) {
 
 absl::StatusOr<std::vector<Marginals>> DflashModel::RunDraft(const std::vector<BlockItem>& items,
                                                              int candidates) {
-  const nn::RowBatch batch = LayOutBlocks(items, config().dflash);
+  const nn::RowBatch batch = LayOutBlocks(items, config().drafter.dflash);
   // The root's row predicts nothing.
   std::vector<int32_t> wanted;
   wanted.reserve(batch.rows());

@@ -78,7 +78,7 @@ class DflashModel final : public DraftModel {
   [[nodiscard]] absl::StatusOr<std::vector<Marginals>> RunDraft(const std::vector<BlockItem>& items,
                                                                 int candidates);
   [[nodiscard]] nn::Device& device() const { return weights_.decoder->device(); }
-  [[nodiscard]] int block() const { return config().dflash.block_size; }
+  [[nodiscard]] int block() const { return config().drafter.dflash.block_size; }
 
   DflashWeights weights_;
   std::unique_ptr<nn::Step> step_;  // Over blocks.

@@ -28,8 +28,8 @@ absl::Status CheckPair(const std::string& folder, const hub::ModelConfig& drafte
   if (drafter.dims.hidden != target.dims.hidden) {
     return Mismatch(folder, "hidden width", drafter.dims.hidden, target.dims.hidden);
   }
-  if (drafter.dflash.num_target_layers != target.dims.layers) {
-    return Mismatch(folder, "num_target_layers", drafter.dflash.num_target_layers,
+  if (drafter.drafter.dflash.num_target_layers != target.dims.layers) {
+    return Mismatch(folder, "num_target_layers", drafter.drafter.dflash.num_target_layers,
                     target.dims.layers);
   }
   return absl::OkStatus();
@@ -45,7 +45,7 @@ absl::StatusOr<DraftPair> ReadDraftPair(const std::string& drafter_folder,
   RETURN_IF_ERROR(CheckPair(drafter_folder, pair.drafter, pair.target));
   pair.drafter.max_positions =
       std::min(pair.drafter.max_positions, pair.target.max_positions) +
-      pair.drafter.dflash.block_size;  // A block may extend past the last token.
+      pair.drafter.drafter.dflash.block_size;  // A block may extend past the last token.
   return pair;
 }
 

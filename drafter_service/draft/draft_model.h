@@ -72,9 +72,9 @@ class DraftModel {
   // How the model reads features in GPU memory. Null: it accepts only bytes.
   [[nodiscard]] virtual const DeviceReader* device_reader() const { return nullptr; }
 
-  [[nodiscard]] int positions() const { return config().dflash.block_size - 1; }  // P
-  [[nodiscard]] int feature_width() const {                                       // F
-    return static_cast<int>(config().dflash.target_layer_ids.size()) * config().dims.hidden;
+  [[nodiscard]] int positions() const { return config().drafter.dflash.block_size - 1; }  // P
+  [[nodiscard]] int feature_width() const {                                               // F
+    return static_cast<int>(config().drafter.dflash.target_layer_ids.size()) * config().dims.hidden;
   }
 };
 

@@ -6,8 +6,8 @@
 
 namespace bastion::drafter {
 
-absl::StatusOr<std::vector<Marginals>> Ranking::Rank(nn::Step& step, int positions,
-                                                     int candidates) {
+absl::StatusOr<std::vector<Marginals>> Ranking::Rank(nn::Step& step, int positions, int candidates,
+                                                     bool coupled) {
   nn::Device& device = step.decoder().device();
   const int count = std::min(candidates, step.logits().max_candidates());
   const int rows = step.PaddedWanted(step.wanted_rows());
@@ -20,8 +20,9 @@ absl::StatusOr<std::vector<Marginals>> Ranking::Rank(nn::Step& step, int positio
     capacity_ = needed;
   }
   const nn::StepInputs& in = step.inputs();
-  step.logits().Rank(
-      {rows, in.wanted_used(), in.rules(), count, tokens_.as<TokenId>(), log_probs_.as<float>()});
+  step.logits().Rank({rows, in.wanted_used(), coupled ? in.rules() : nullptr, count,
+                      tokens_.as<TokenId>(), log_probs_.as<float>(),
+                      step.vocabulary().ids.as<TokenId>()});
   RETURN_IF_ERROR(device.Finish());
   const int64_t share = int64_t{positions} * count;
   std::vector<Marginals> all(step.wanted_rows() / positions);

@@ -12,10 +12,10 @@ namespace bastion::drafter {
 
 class Ranking {
  public:
-  // Ranks the `candidates` most probable tokens of each wanted row of the last step, by its rules,
-  // and waits. `positions` consecutive rows are one marginal.
+  // Ranks the `candidates` most probable tokens of each wanted row of the last step, by its rules
+  // unless `coupled` is false, and waits. `positions` consecutive rows are one marginal.
   [[nodiscard]] absl::StatusOr<std::vector<Marginals>> Rank(nn::Step& step, int positions,
-                                                            int candidates);
+                                                            int candidates, bool coupled = true);
 
  private:
   size_t capacity_ = 0;            // R K

@@ -14,11 +14,6 @@
 namespace bastion::drafter {
 namespace {
 
-// True if the verifier has not sent the features. Other errors are those of one sequence.
-bool LacksFeatures(const absl::Status& error) {
-  return absl::IsDeadlineExceeded(error) || absl::IsUnavailable(error);
-}
-
 class BlockEngine final : public DrafterEngine {
  public:
   BlockEngine(const DrafterOptions& options, FeatureSource* features,
@@ -26,7 +21,7 @@ class BlockEngine final : public DrafterEngine {
 
   const DrafterInfo& info() const override { return info_; }
   const std::vector<int>& feature_layers() const override {
-    return model_->config().dflash.target_layer_ids;
+    return model_->config().drafter.dflash.target_layer_ids;
   }
   const DeviceReader* device_reader() const override { return model_->device_reader(); }
   nn::ForwardCost cost() const override { return model_->Cost(); }
@@ -78,7 +73,7 @@ BlockEngine::BlockEngine(const DrafterOptions& options, FeatureSource* features,
   info_.model = FolderName(options.drafter_folder);
   info_.positions = model_->positions();
   info_.vocabulary = model_->config().dims.vocabulary;
-  info_.max_context = model_->config().max_positions - model_->config().dflash.block_size;
+  info_.max_context = model_->config().max_positions - model_->config().drafter.dflash.block_size;
   info_.wants_tokens = options.reuse_prefixes && !feature_layers().empty();
 }
 

@@ -12,6 +12,7 @@ Marginals Narrowed(Marginals wide, int candidates) {
   Marginals narrow;
   narrow.positions = wide.positions;
   narrow.candidates = candidates;
+  narrow.buckets = std::move(wide.buckets);
   for (int p = 0; p < wide.positions; ++p) {
     const auto first = static_cast<int64_t>(p) * wide.candidates;
     const auto last = first + candidates;

@@ -42,18 +42,34 @@ void DraftSequences::Close(SequenceId id) {
   sequences_.erase(id.session);
 }
 
+std::vector<TokenId> DraftSequences::RowTokens(const DraftSequence& sequence, size_t limit) const {
+  const size_t first = options_.first_token;
+  const size_t end = std::min(sequence.tokens.size(), first + limit);
+  std::vector<TokenId> rows;
+  for (size_t i = first; i < end; ++i) {
+    rows.insert(rows.end(), options_.rows_per_token, sequence.tokens[i]);
+  }
+  return rows;
+}
+
 void DraftSequences::ReusePrefix(const std::string& salt, DraftSequence& sequence) {
-  if (!options_.reuse_prefixes || sequence.prefix.has_value() || sequence.tokens.empty()) return;
+  if (!reuses_prefixes() || sequence.prefix.has_value()) return;
+  if (static_cast<int>(sequence.tokens.size()) <= options_.first_token) return;
   if (sequence.context > 0 || !sequence.table.pages.empty()) return;
   // A piece that is being read continues the context that the sequence had when the piece began.
   if (sequence.pieces != DraftSequence::Pieces::kNone) return;
-  sequence.prefix = prefixes_.Begin(salt);
-  sequence.context = prefixes_.Reuse(sequence.tokens, sequence.table, *sequence.prefix);
+  std::string own_salt = salt;
+  for (int i = 0; i < options_.first_token; ++i)
+    absl::StrAppend(&own_salt, "/", sequence.tokens[i]);
+  sequence.prefix = prefixes_.Begin(own_salt);
+  const std::vector<TokenId> tokens = RowTokens(sequence, sequence.tokens.size());
+  const int rows = prefixes_.Reuse(tokens, sequence.table, *sequence.prefix);
+  sequence.context = rows / options_.rows_per_token;
 }
 
 void DraftSequences::KeepPrefix(DraftSequence& sequence) {
   if (!sequence.prefix.has_value()) return;
-  const auto tokens = absl::MakeConstSpan(sequence.tokens).subspan(0, sequence.context);
+  const std::vector<TokenId> tokens = RowTokens(sequence, sequence.context);
   (void)prefixes_.Add(tokens, sequence.table, *sequence.prefix);
 }
 
@@ -67,7 +83,7 @@ bool DraftSequences::Defer(DraftSequence& sequence, Position committed) {
       return false;
     }
     const int held = static_cast<int>(sequence.table.pages.size());
-    if (nn::PagesFor(committed) - held > pages_->free_pages()) {
+    if (nn::PagesFor(committed * options_.rows_per_token) - held > pages_->free_pages()) {
       GiveBackPages(sequence);
       if (!std::exchange(sequence.warned, true)) {
         LOG(WARNING) << "no draft: too few pages are free for " << committed
@@ -112,9 +128,28 @@ void DraftSequences::FinishPiece(const absl::Status& appended, DraftSequence& se
   sequence.pieces = DraftSequence::Pieces::kQueued;
 }
 
+bool LacksFeatures(const absl::Status& error) {
+  return absl::IsDeadlineExceeded(error) || absl::IsUnavailable(error);
+}
+
 absl::Status CheckOccursOnce(const Frontier& frontier, absl::flat_hash_set<uint64_t>& seen) {
   if (seen.insert(frontier.sequence.session).second) return absl::OkStatus();
   return absl::InvalidArgumentError("a session occurs twice in a call");
+}
+
+absl::Status CheckTokens(const Frontier& frontier, int vocabulary) {
+  const auto valid = [vocabulary](TokenId token) { return token >= 0 && token < vocabulary; };
+  bool all_valid = valid(frontier.root) && frontier.candidates > 0 && frontier.committed >= 0;
+  for (const auto& path : frontier.paths) {
+    all_valid = all_valid && std::all_of(path.begin(), path.end(), valid);
+  }
+  const auto& tokens = frontier.new_tokens;
+  if (all_valid && std::all_of(tokens.begin(), tokens.end(), valid)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("frontier of sequence ", frontier.sequence.session,
+                   ": all tokens must be in [0, ", vocabulary, "), the number of candidates, ",
+                   frontier.candidates, ", must be positive, and that of committed ", "tokens, ",
+                   frontier.committed, ", not negative"));
 }
 
 void AddNewTokens(const Frontier& frontier, DraftSequence& sequence) {

@@ -16,17 +16,19 @@
 #include "absl/container/node_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/stages/features.h"
 #include "common/stages/stage_data.h"
 #include "drafter_service/engine/drafted_tree.h"
+#include "drafter_service/engine/held_features.h"
 #include "engine/model/page_pool.h"
 #include "engine/model/prefix_cache.h"
 
 namespace bastion::drafter {
 
-// Maximum number of context rows in one forward. Bounds the memory that a long prompt needs.
+// Maximum number of context tokens in one forward. Bounds the memory that a long prompt needs.
 inline constexpr int kContextChunk = 512;
-// Rows of a piece. An Expand may have to wait for the end of one.
+// Tokens of a piece. An Expand may have to wait for the end of one.
 inline constexpr int kPieceRows = 128;
 // A sequence that lacks no more rows than this is never behind. A cycle commits fewer.
 inline constexpr int kCycleRows = 32;
@@ -35,11 +37,13 @@ struct DraftSequence {
   enum class Pieces { kNone, kQueued, kReading };
 
   SequenceId id;
-  Position context = 0;  // Committed tokens that are in the cache.
+  Position context = 0;  // Tokens of the context whose rows are in the cache.
   nn::PageTable table;
   std::vector<TokenId> tokens;  // The first tokens of the sequence, as far as they are known.
   std::optional<nn::PrefixCache::Chain> prefix = {};  // Set if the sequence shares its pages.
   DraftedTree tree = {};                              // Only an autoregressive drafter has one.
+  std::string states = {};                            // Those of the tree's rows (node_model.h).
+  HeldFeatures held = {};                             // Only of a drafter with such states.
   Pieces pieces = Pieces::kNone;                      // kNone: not behind.
   Position catch_up_to = 0;                           // The last piece ends here.
   bool warned = false;  // The first failed draft has been logged. Later ones are not.
@@ -51,6 +55,9 @@ class DraftSequences {
     int max_sequences = 0;
     bool reuse_prefixes = false;  // Sequences share the context of equal prompts.
     bool defer_catch_up = false;  // False: no sequence is ever behind.
+    // NodeModel::first_token(): the first token of the context. Its rows depend on earlier tokens.
+    int first_token = 0;
+    int rows_per_token = 1;
   };
   // `pages` must outlive this object.
   DraftSequences(nn::PagePool* pages, const Options& options)
@@ -67,6 +74,10 @@ class DraftSequences {
   // Begins the context with pages of earlier sequences that have the same first tokens and `salt`.
   // Does nothing if the context has begun, or if its first piece has.
   void ReusePrefix(const std::string& salt, DraftSequence& sequence);
+  // Frees the pages after the context.
+  void ShrinkToContext(DraftSequence& sequence) {
+    pages_->Shrink(sequence.table, sequence.context * options_.rows_per_token);
+  }
   // Lets later sequences reuse the context.
   void KeepPrefix(DraftSequence& sequence);
 
@@ -91,6 +102,11 @@ class DraftSequences {
 
  private:
   [[nodiscard]] DraftSequence* Find(SequenceId id);
+  // The tokens of the context's rows, as far as they are known, for at most `limit` tokens.
+  [[nodiscard]] std::vector<TokenId> RowTokens(const DraftSequence& sequence, size_t limit) const;
+  [[nodiscard]] bool reuses_prefixes() const {
+    return options_.reuse_prefixes && kernels::kPageTokens % options_.rows_per_token == 0;
+  }
   // Frees all context of the sequence.
   void GiveBackPages(DraftSequence& sequence);
 
@@ -106,6 +122,12 @@ class DraftSequences {
 // second frontier of a session could close the sequence of the first one.
 [[nodiscard]] absl::Status CheckOccursOnce(const Frontier& frontier,
                                            absl::flat_hash_set<uint64_t>& seen);
+
+// True if the verifier has not sent the features. Other errors are those of one sequence.
+[[nodiscard]] bool LacksFeatures(const absl::Status& error);
+
+// INVALID_ARGUMENT if a number or a token of `frontier` is out of range.
+[[nodiscard]] absl::Status CheckTokens(const Frontier& frontier, int vocabulary);
 
 // Adds the tokens of `frontier` that `sequence` does not have, unless others before them are
 // missing.

@@ -31,6 +31,8 @@ struct DrafterOptions {
   bool defer_catch_up = false;
   // How long an Expand may wait for features, all sequences together. Also the limit for a piece.
   absl::Duration feature_timeout = absl::Milliseconds(200);
+  // Draft only the most frequent tokens, this many (draft_vocabulary.h). 0: all tokens.
+  int draft_vocabulary = 0;
 };
 
 // The last part of a folder's path, with or without a slash at its end.
@@ -39,7 +41,7 @@ struct DrafterOptions {
 class DrafterEngine {
  public:
   // The engine for the kind of model in options.drafter_folder. `features` must outlive it. Returns
-  // the loader's errors.
+  // the errors of the loader and of ReadDraftVocabulary.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<DrafterEngine>> Create(
       const DrafterOptions& options, FeatureSource* features);
   virtual ~DrafterEngine() = default;

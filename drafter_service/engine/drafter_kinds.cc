@@ -4,6 +4,8 @@
 #include "common/base/status.h"
 #include "drafter_service/draft/autoregressive.h"
 #include "drafter_service/draft/dflash.h"
+#include "drafter_service/draft/eagle.h"
+#include "drafter_service/draft/specblock.h"
 #include "drafter_service/engine/autoregressive_engine.h"
 #include "drafter_service/engine/block_engine.h"
 
@@ -22,9 +24,23 @@ absl::StatusOr<std::unique_ptr<DrafterEngine>> MakeBlock(const DrafterOptions& o
       });
 }
 
+// The autoregressive engine with a model of class Model.
+template <typename Model>
+absl::StatusOr<std::unique_ptr<DrafterEngine>> MakeAutoregressive(const DrafterOptions& options,
+                                                                  FeatureSource* features) {
+  return MakeAutoregressiveEngine(
+      options, features,
+      [](const std::string& drafter_folder, const std::string& target_folder,
+         const nn::EngineOptions& engine) -> absl::StatusOr<std::unique_ptr<NodeModel>> {
+        return Model::Load(drafter_folder, target_folder, engine);
+      });
+}
+
 constexpr DrafterKind kKinds[] = {
     {hub::ModelKind::kDflash, MakeBlock<DflashModel>, CheckDflash},
-    {hub::ModelKind::kTarget, MakeAutoregressiveEngine, CheckAutoregressive},
+    {hub::ModelKind::kEagle, MakeAutoregressive<EagleModel>, CheckEagle},
+    {hub::ModelKind::kSpecBlock, MakeAutoregressive<SpecBlockModel>, CheckSpecBlock},
+    {hub::ModelKind::kTarget, MakeAutoregressive<AutoregressiveModel>, CheckAutoregressive},
 };
 
 }  // namespace

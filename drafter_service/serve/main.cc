@@ -42,6 +42,9 @@ ABSL_FLAG(
     bool, reuse_prefixes, true,
     "Reuse the context of prompts that begin like an earlier prompt with the same cache_salt. "
     "The orchestrator then also sends token ids.");
+ABSL_FLAG(int, draft_vocabulary, 0,
+          "Draft only this many tokens, the most frequent ones, with a smaller LM head. Needs the "
+          "drafter's transition table (bastion-train prior). 0: all tokens.");
 
 namespace bastion {
 namespace {
@@ -62,6 +65,7 @@ absl::StatusOr<drafter::DrafterOptions> ReadOptions(const nn::LocalDevice& local
   options.max_sequences = absl::GetFlag(FLAGS_max_sequences);
   options.reuse_prefixes = absl::GetFlag(FLAGS_reuse_prefixes);
   options.defer_catch_up = true;
+  options.draft_vocabulary = absl::GetFlag(FLAGS_draft_vocabulary);
   return options;
 }
 
@@ -127,16 +131,18 @@ int main(int argc, char** argv) {
           "--drafter deploy/demo_model/drafter --target deploy/demo_model/target "
           "--verifier unix:///run/bastion/verifier.sock --listen unix:///run/bastion/drafter.sock",
       .required = {"drafter", "target"},
-      .groups = {{"Model", {"drafter DIR", "target DIR", "weights FORMAT", "dtype TYPE"}},
-                 {"Connections",
-                  {"verifier ADDRESS", "listen ADDRESSES", "shared_memory DIR", "carrier CARRIER",
-                   "peer_timeout DURATION"}},
-                 bastion::wire::SecurityFlagGroup(),
-                 {"Telemetry",
-                  {"http_listen ADDRESS", "http_hosts NAMES", "http_max_per_address N",
-                   "http_proxies NETWORKS", "http_idle_timeout DURATION", "trace_detail"}},
-                 bastion::nn::DeviceFlagGroup(),
-                 {"Capacity", {"kv_tokens TOKENS", "max_sequences N", "reuse_prefixes"}}}};
+      .groups = {
+          {"Model",
+           {"drafter DIR", "target DIR", "weights FORMAT", "dtype TYPE", "draft_vocabulary N"}},
+          {"Connections",
+           {"verifier ADDRESS", "listen ADDRESSES", "shared_memory DIR", "carrier CARRIER",
+            "peer_timeout DURATION"}},
+          bastion::wire::SecurityFlagGroup(),
+          {"Telemetry",
+           {"http_listen ADDRESS", "http_hosts NAMES", "http_max_per_address N",
+            "http_proxies NETWORKS", "http_idle_timeout DURATION", "trace_detail"}},
+          bastion::nn::DeviceFlagGroup(),
+          {"Capacity", {"kv_tokens TOKENS", "max_sequences N", "reuse_prefixes"}}}};
   bastion::wire::StopSignals signals;
   return bastion::RunProgram(argc, argv, info, [&](const auto&) { return bastion::Run(signals); });
 }

@@ -94,6 +94,7 @@ class TargetModel final : public Target {
 
 absl::StatusOr<std::unique_ptr<TargetModel>> TargetModel::Load(const std::string& folder,
                                                                const nn::EngineOptions& options) {
+  CHECK(options.head_tokens == nullptr) << "a target must have logits for all tokens";
   nn::PackingPlan plan;
   ASSIGN_OR_RETURN(nn::CausalModel loaded, nn::LoadCausalModel(folder, options, plan));
   RETURN_IF_ERROR(plan.Run(folder, options));

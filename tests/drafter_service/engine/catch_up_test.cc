@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 #include <sstream>
 #include <vector>
 
@@ -21,6 +22,7 @@ namespace {
 
 constexpr SequenceId kLong = {1, 0}, kShort = {2, 0};
 constexpr int kLongPrompt = 1500, kShortPrompt = 40;
+constexpr int kTokens = 160;  // All vocabularies have them.
 
 // Every row is a function of its position. Counts the rows that were read.
 class LateFeatures final : public FeatureSource {
@@ -50,7 +52,26 @@ std::string ReadText(const std::string& path) {
   return text.str();
 }
 
-enum class Kind { kBlock, kAutoregressive };
+enum class Kind { kBlock, kAutoregressive, kEagle, kSpecBlock };
+
+std::string NameOf(const ::testing::TestParamInfo<Kind>& info) {
+  constexpr const char* kNames[] = {"Block", "Autoregressive", "Eagle", "SpecBlock"};
+  return kNames[static_cast<int>(info.param)];
+}
+
+// The golden pair with such a drafter. Its features have width 3 · 32.
+std::string PairOf(Kind kind) {
+  switch (kind) {
+    case Kind::kBlock:
+    case Kind::kAutoregressive:
+      return "gqa2_untied_draft2";
+    case Kind::kEagle:
+      return "eagle3_specforge";
+    case Kind::kSpecBlock:
+      return "specblock_shift";
+  }
+  return "";
+}
 
 class CatchUpTest : public ::testing::TestWithParam<Kind> {
  protected:
@@ -59,14 +80,14 @@ class CatchUpTest : public ::testing::TestWithParam<Kind> {
     ASSERT_TRUE(device.ok()) << device.status();
     device_ = *std::move(device);
     // A pair that supports long contexts.
-    const std::string pair = testing::GoldenFolder("gqa2_untied_draft2");
+    const std::string pair = testing::GoldenFolder(PairOf(GetParam()));
     for (const std::string part : {"target", "drafter"}) {
       std::filesystem::copy(pair + "/" + part, folder_.File(part));
       const std::string path = folder_.File(part) + "/config.json";
       std::string config = ReadText(path);
-      const std::string limit = "\"max_position_embeddings\": 256";
-      ASSERT_NE(config.find(limit), std::string::npos);
-      config.replace(config.find(limit), limit.size(), "\"max_position_embeddings\": 4096");
+      const std::regex limit("\"max_position_embeddings\": [0-9]+");
+      ASSERT_TRUE(std::regex_search(config, limit));
+      config = std::regex_replace(config, limit, "\"max_position_embeddings\": 4096");
       std::filesystem::remove(path);
       std::ofstream(path) << config;
     }
@@ -77,7 +98,8 @@ class CatchUpTest : public ::testing::TestWithParam<Kind> {
                                             int kv_tokens = 8192) {
     DrafterOptions options;
     options.target_folder = folder_.File("target");
-    options.drafter_folder = folder_.File(GetParam() == Kind::kBlock ? "drafter" : "target");
+    options.drafter_folder =
+        folder_.File(GetParam() == Kind::kAutoregressive ? "target" : "drafter");
     options.engine = {nn::FormatsFor(WeightFormat::kF32), device_.device, kv_tokens};
     options.defer_catch_up = defer_catch_up;
     auto engine = DrafterEngine::Create(options, &features);
@@ -91,7 +113,7 @@ class CatchUpTest : public ::testing::TestWithParam<Kind> {
     frontier.root = 3;
     frontier.candidates = 8;
     frontier.cache_salt = std::to_string(sequence.session);  // Nothing is reused.
-    for (Position i = 0; i < committed; ++i) frontier.new_tokens.push_back(37 * i % 256);
+    for (Position i = 0; i < committed; ++i) frontier.new_tokens.push_back(37 * i % kTokens);
     return frontier;
   }
   // The draft of each frontier. Empty: no draft.
@@ -230,14 +252,14 @@ TEST_P(CatchUpTest, ANegativeNumberOfTokensIsRefused) {
   EXPECT_EQ(Expand(*engine_, {valid}), Expand(*at_once_, {valid}));
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, CatchUpTest, ::testing::Values(Kind::kBlock, Kind::kAutoregressive),
-                         [](const auto& info) {
-                           return info.param == Kind::kBlock ? "Block" : "Autoregressive";
-                         });
+INSTANTIATE_TEST_SUITE_P(Kinds, CatchUpTest,
+                         ::testing::Values(Kind::kBlock, Kind::kAutoregressive, Kind::kEagle,
+                                           Kind::kSpecBlock),
+                         NameOf);
 
-using BlockCatchUpTest = CatchUpTest;
+using FeatureCatchUpTest = CatchUpTest;
 
-TEST_P(BlockCatchUpTest, FeaturesThatCannotBeReadAreTriedAgainAtTheNextExpand) {
+TEST_P(FeatureCatchUpTest, FeaturesThatCannotBeReadAreTriedAgainAtTheNextExpand) {
   (void)Expand(*engine_, {FrontierOf(kLong, kLongPrompt)});
   features_.error = absl::UnavailableError("no stream");
   (void)AppendPiece();
@@ -249,7 +271,7 @@ TEST_P(BlockCatchUpTest, FeaturesThatCannotBeReadAreTriedAgainAtTheNextExpand) {
   EXPECT_EQ(Expand(*engine_, {frontier}), Expand(*at_once_, {frontier}));
 }
 
-TEST_P(BlockCatchUpTest, MissingFeaturesDelayACallOnlyOnce) {
+TEST_P(FeatureCatchUpTest, MissingFeaturesDelayACallOnlyOnce) {
   const std::vector<Frontier> prompts = {FrontierOf({1, 0}, 40), FrontierOf({2, 0}, 40),
                                          FrontierOf({3, 0}, 40)};
   features_.error = absl::DeadlineExceededError("the features have not arrived yet");
@@ -266,16 +288,7 @@ TEST_P(BlockCatchUpTest, MissingFeaturesDelayACallOnlyOnce) {
   EXPECT_EQ(Expand(*engine_, prompts), Expand(*at_once_, prompts));
 }
 
-TEST_P(BlockCatchUpTest, DraftingAheadWaitsForNoFeatures) {
-  EXPECT_FALSE(Expand(*engine_, {FrontierOf(kShort, kShortPrompt)})[0].empty());
-  features_.timeouts.clear();
-  engine_->FeaturesArrived(kShort, kShortPrompt + 2, /*root=*/3);
-  EXPECT_EQ(features_.timeouts, std::vector<absl::Duration>{absl::ZeroDuration()});
-  EXPECT_FALSE(Expand(*engine_, {FrontierOf(kShort, kShortPrompt + 2)})[0].empty());
-  EXPECT_EQ(engine_->last_trace().ahead, 1);
-}
-
-TEST_P(BlockCatchUpTest, ReadsAPieceAgainIfItsRowsWereOverwritten) {
+TEST_P(FeatureCatchUpTest, ReadsAPieceAgainIfItsRowsWereOverwritten) {
   (void)Expand(*engine_, {FrontierOf(kLong, kLongPrompt)});
   features_.error = absl::AbortedError("the rows were overwritten");
   (void)AppendPiece();
@@ -284,6 +297,20 @@ TEST_P(BlockCatchUpTest, ReadsAPieceAgainIfItsRowsWereOverwritten) {
   while (engine_->has_piece()) (void)AppendPiece();
   const Frontier frontier = FrontierOf(kLong, kLongPrompt);
   EXPECT_EQ(Expand(*engine_, {frontier}), Expand(*at_once_, {frontier}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, FeatureCatchUpTest,
+                         ::testing::Values(Kind::kBlock, Kind::kEagle, Kind::kSpecBlock), NameOf);
+
+using BlockCatchUpTest = CatchUpTest;
+
+TEST_P(BlockCatchUpTest, DraftingAheadWaitsForNoFeatures) {
+  EXPECT_FALSE(Expand(*engine_, {FrontierOf(kShort, kShortPrompt)})[0].empty());
+  features_.timeouts.clear();
+  engine_->FeaturesArrived(kShort, kShortPrompt + 2, /*root=*/3);
+  EXPECT_EQ(features_.timeouts, std::vector<absl::Duration>{absl::ZeroDuration()});
+  EXPECT_FALSE(Expand(*engine_, {FrontierOf(kShort, kShortPrompt + 2)})[0].empty());
+  EXPECT_EQ(engine_->last_trace().ahead, 1);
 }
 
 TEST_P(BlockCatchUpTest, TokensThatArriveDuringAPieceDoNotMoveIt) {
@@ -311,8 +338,7 @@ TEST_P(BlockCatchUpTest, ANeighborIsDraftedAhead) {
   EXPECT_FALSE(drafts[1].empty());
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, BlockCatchUpTest, ::testing::Values(Kind::kBlock),
-                         [](const auto&) { return "Block"; });
+INSTANTIATE_TEST_SUITE_P(Kinds, BlockCatchUpTest, ::testing::Values(Kind::kBlock), NameOf);
 
 using AutoregressiveTokensTest = CatchUpTest;
 
@@ -328,8 +354,9 @@ TEST_P(AutoregressiveTokensTest, TokensThatAreMissingAreAskedForWithAnError) {
   EXPECT_FALSE(Expand(*at_once_, {FrontierOf(kShort, kShortPrompt)})[0].empty());
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, AutoregressiveTokensTest, ::testing::Values(Kind::kAutoregressive),
-                         [](const auto&) { return "Autoregressive"; });
+INSTANTIATE_TEST_SUITE_P(Kinds, AutoregressiveTokensTest,
+                         ::testing::Values(Kind::kAutoregressive, Kind::kEagle, Kind::kSpecBlock),
+                         NameOf);
 
 }  // namespace
 }  // namespace bastion::drafter

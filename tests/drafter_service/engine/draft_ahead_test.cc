@@ -84,6 +84,18 @@ TEST(DraftAheadTest, ARequestForFewerCandidatesGetsTheBestOfEachPosition) {
   EXPECT_EQ(draft.marginals.at(0), MakeDraft(2).marginals[0]);
 }
 
+TEST(DraftAheadTest, FewerCandidatesKeepTheBuckets) {
+  DraftAhead ahead;
+  ahead.PredictNext({MakeFrontier(kOne, 10, 5, 4)});
+  Draft wide = MakeDraft(4);
+  wide.marginals[0].buckets = {1, 3};
+  ahead.Keep(ahead.AddArrival(kOne, 13, 7), {wide});
+  Draft draft;
+  ASSERT_TRUE(ahead.Take(MakeFrontier(kOne, 13, 7, 2), draft));
+  EXPECT_THAT(draft.marginals.at(0).buckets, ElementsAre(1, 3));
+  EXPECT_EQ(draft.marginals.at(0).candidates, 2);
+}
+
 TEST(DraftAheadTest, PredictsTheLargestNumberOfCandidatesRequestedSoFar) {
   DraftAhead ahead;
   ahead.PredictNext({MakeFrontier(kOne, 10, 5, 6)});
