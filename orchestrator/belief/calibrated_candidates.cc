@@ -51,7 +51,9 @@ CandidateList CalibratedCandidates::After(const DraftTree& tree, NodeIndex node)
     if (calibrated >= min_log_prob) scored_.push_back({list.tokens[rank], calibrated});
   }
   SortBestFirst(scored_);
-  return arena_.Store(scored_);
+  CandidateList calibrated = arena_.Store(scored_);
+  calibrated.bucket = list.bucket;
+  return calibrated;
 }
 
 void ObserveChoices(Candidates& candidates, TokenId root, absl::Span<const TokenId> chosen,

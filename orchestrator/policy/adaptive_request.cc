@@ -97,8 +97,13 @@ std::optional<DraftRound> AdaptiveRequest::PlanFurtherRound() {
     if (value * children[0] < lowest || tree.depth(node) >= limits().depth) continue;
     if (draft().Find(tree, node).known()) continue;
     round.paths.push_back(PathOf(tree, node));
-    for (const double child : children) {
-      if (value * child >= lowest) round.proposal.with.Add(value * child);
+    // The block of the node: its children, those of its best child, and so on.
+    const int positions = std::min(draft().positions(), limits().depth - tree.depth(node));
+    double above = value;
+    for (int position = 0; position < positions; ++position, above *= children[0]) {
+      for (const double child : children) {
+        if (above * child >= lowest) round.proposal.with.Add(above * child);
+      }
     }
   }
   if (round.paths.empty()) return std::nullopt;

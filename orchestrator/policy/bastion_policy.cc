@@ -27,12 +27,19 @@ class FirstCandidates final : public Candidates {
   FirstCandidates(Candidates& all, int count) : all_(all), count_(count) {}
   [[nodiscard]] int max_depth() const override { return all_.max_depth(); }
   [[nodiscard]] CandidateList After(const DraftTree& tree, NodeIndex node) override {
-    CandidateList list = all_.After(tree, node);
+    return First(all_.After(tree, node));
+  }
+  [[nodiscard]] CandidateList InBlock(const DraftTree& tree, NodeIndex start,
+                                      NodeIndex node) override {
+    return First(all_.InBlock(tree, start, node));
+  }
+
+ private:
+  [[nodiscard]] CandidateList First(CandidateList list) const {
     list.size = std::min(list.size, count_);
     return list;
   }
 
- private:
   Candidates& all_;
   const int count_;
 };
@@ -97,9 +104,13 @@ bool BastionPolicy::RoundPays(const FurtherRound& round, const CostModel& costs)
   const DraftCost& rounds = costs.further_round();
   const double spent = (round.rounds - 1) * absl::ToDoubleSeconds(rounds.Predict(1));
   const auto paths = static_cast<int>(round.paths.size());
-  const int nodes = std::min(tree.nodes() + paths, round.limits.nodes);
+  const int nodes = std::min(tree.nodes() + paths * round.positions, round.limits.nodes);
   const double length = tree.ExpectedCommittedLength();
-  const double longer = length + expanded * children / parents;
+  double longer = length, level = expanded;
+  for (int position = 0; position < round.positions; ++position) {
+    level *= children / parents;
+    longer += level;
+  }
   const double seconds = cost.Seconds(tree.nodes()) + spent;
   const double more_seconds =
       cost.Seconds(nodes) + spent + absl::ToDoubleSeconds(rounds.Predict(paths));

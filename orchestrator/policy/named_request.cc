@@ -18,7 +18,7 @@ std::optional<DraftRound> NamedRequest::PlanRound() {
   if (rounds() == 0) return round;
   round.paths = draft().TakeMissing();
   if (round.paths.empty() || rounds() >= kind_.max_rounds()) return std::nullopt;
-  const FurtherRound further = {grown_->tree, round.paths, rounds(), limits()};
+  const FurtherRound further = {grown_->tree, round.paths, rounds(), draft().positions(), limits()};
   if (!kind_.RoundPays(further, *costs_)) return std::nullopt;
   return round;
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
@@ -15,8 +16,10 @@
 #include "orchestrator/policy/beam_policy.h"
 #include "orchestrator/policy/chain_policy.h"
 #include "orchestrator/policy/dynatree_policy.h"
+#include "orchestrator/policy/eagle_policy.h"
 #include "orchestrator/policy/fixed_policy.h"
 #include "orchestrator/policy/request_policy.h"
+#include "orchestrator/policy/specblock_policy.h"
 
 namespace bastion {
 namespace {
@@ -37,6 +40,8 @@ constexpr BaseName kBaseNames[] = {
     {"linear", "linear:K", ChainPolicy::ParseLinear},
     {"assisted", "assisted", ParseWithoutArgument<AssistedPolicy>},
     {"dynatree", "dynatree[:fixed|name=value,…]", DynaTreePolicy::Parse},
+    {"eagle", "eagle[:width[,depth[,n]]]", EaglePolicy::Parse},
+    {"specblock", "specblock[:literal|name=value,…]", SpecBlockPolicy::Parse},
     {"ngram", "ngram:N", FixedPolicy::Parse<FixedPolicy::Source::kPriorAlone>},
     {"bastion", "bastion[:static|ema|ema-calib][,alpha=A,k=K,n=N]", BastionPolicy::Parse},
     {"adaptive", "adaptive", ParseWithoutArgument<AdaptivePolicy>},
@@ -85,8 +90,9 @@ std::vector<std::string> SplitPolicies(std::string_view list) {
   std::vector<std::string> policies;
   for (const absl::string_view part :
        absl::StrSplit(absl::string_view(list.data(), list.size()), ',', absl::SkipEmpty())) {
-    // In "bastion:ema,k=8", the second part belongs to the policy before it.
-    if (part.find('=') < part.find(':') && !policies.empty()) {
+    // In "bastion:ema,k=8" and "eagle:10,7", the second part belongs to the policy before it.
+    const bool continues = absl::ascii_isdigit(part[0]) || part.find('=') < part.find(':');
+    if (continues && !policies.empty()) {
       absl::StrAppend(&policies.back(), ",", part);
     } else {
       policies.emplace_back(part);

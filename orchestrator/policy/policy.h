@@ -5,8 +5,11 @@
 //   linear:K      the spine, K nodes: speculative decoding (Leviathan et al.)
 //   assisted      Hugging Face's assisted generation (assisted_policy.h)
 //   dynatree      DynaTree (dynatree_policy.h, which lists its options); dynatree:fixed is the
-//   fixed
-//                 tree of the same paper
+//                 fixed tree of the same paper
+//   eagle         the tree of EAGLE-2 and EAGLE-3 (tree/eagle.h): eagle[:width[,depth[,n]]], by
+//                 default eagle:10,7,60. n counts the root
+//   specblock     the tree of SpecBlock (specblock_policy.h, which lists its options);
+//                 specblock:literal follows the paper's text instead of the authors' code
 //   beam:WxD      the best W prefixes on each of D levels
 //   fixed:N       best-first, N nodes (DDTree)
 //   bastion       best-first with the stop rule and a latency estimator of the BASTION paper
@@ -82,7 +85,7 @@ class Policy {
 [[nodiscard]] std::vector<std::string> PolicyBaseNames();
 
 // The policies of a list that is separated by commas, without empty ones. A part NAME=VALUE is an
-// option of the policy before it.
+// option of the policy before it, and so is a part that begins with a digit.
 [[nodiscard]] std::vector<std::string> SplitPolicies(std::string_view list);
 
 }  // namespace bastion

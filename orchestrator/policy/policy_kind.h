@@ -68,6 +68,7 @@ struct FurtherRound {
   const DraftTree& tree;             // As grown from the rounds so far.
   absl::Span<const TreePath> paths;  // The nodes to expand, sorted.
   int rounds = 0;                    // The rounds so far.
+  int positions = 1;                 // P: the levels that each of the nodes to expand brings.
   const TreeLimits& limits;
 };
 

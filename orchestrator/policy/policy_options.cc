@@ -22,21 +22,21 @@ std::optional<PolicyOptions> PolicyOptions::Parse(std::optional<std::string_view
       options.word_ = parts[i];
       continue;
     }
-    double value = 0;
-    if (!has_value || !absl::SimpleAtod(option.second, &value) || !std::isfinite(value)) {
-      return std::nullopt;
-    }
-    if (!options.values_.emplace(option.first, value).second) return std::nullopt;
+    if (!has_value || !options.values_.insert(option).second) return std::nullopt;
   }
   return options;
 }
 
+std::optional<std::string> PolicyOptions::Remove(const std::string& name) {
+  const auto found = values_.extract(name);
+  if (found.empty()) return std::nullopt;
+  return found.mapped();
+}
+
 void PolicyOptions::Take(const std::string& name, double lowest, double highest, double* value) {
-  const auto found = values_.find(name);
-  if (found == values_.end()) return;
-  *value = found->second;
-  valid_ = valid_ && *value >= lowest && *value <= highest;
-  values_.erase(found);
+  const std::optional<std::string> text = Remove(name);
+  if (!text.has_value()) return;
+  valid_ = valid_ && absl::SimpleAtod(*text, value) && *value >= lowest && *value <= highest;
 }
 
 void PolicyOptions::Take(const std::string& name, int lowest, int highest, int* value) {
@@ -44,6 +44,16 @@ void PolicyOptions::Take(const std::string& name, int lowest, int highest, int* 
   Take(name, static_cast<double>(lowest), static_cast<double>(highest), &number);
   valid_ = valid_ && number == std::floor(number);
   if (valid_) *value = static_cast<int>(number);
+}
+
+void PolicyOptions::Take(const std::string& name, int lowest, int highest, absl::Span<int> values) {
+  const std::optional<std::string> text = Remove(name);
+  if (!text.has_value()) return;
+  const std::vector<std::string> parts = absl::StrSplit(*text, '-');
+  valid_ = valid_ && parts.size() == values.size();
+  for (size_t i = 0; valid_ && i < parts.size(); ++i) {
+    valid_ = absl::SimpleAtoi(parts[i], &values[i]) && values[i] >= lowest && values[i] <= highest;
+  }
 }
 
 }  // namespace bastion

@@ -93,7 +93,8 @@ const CandidateList* CandidateCache::Find(const Key& key) const {
   return found == lists_.end() ? nullptr : &found->second;
 }
 
-CandidateList CandidateCache::Insert(const Key& key, absl::Span<const ScoredToken> ranked,
+CandidateList CandidateCache::Insert(const Key& key, int bucket,
+                                     absl::Span<const ScoredToken> ranked,
                                      std::vector<ScoredToken>& unsorted, float shift) {
   SortBestFirst(unsorted);
   merged_.clear();
@@ -106,7 +107,10 @@ CandidateList CandidateCache::Insert(const Key& key, absl::Span<const ScoredToke
     const ScoredToken& best = take_unsorted ? unsorted[next_unsorted++] : ranked[next_ranked++];
     merged_.push_back({best.token, std::min(0.0f, best.log_score + shift)});
   }
-  return lists_[key] = arena_.Store(merged_);
+  CandidateList& list = lists_[key];
+  list = arena_.Store(merged_);
+  list.bucket = bucket;
+  return list;
 }
 
 WeightedCandidates::WeightedCandidates(CycleDraft& draft, int depth, const TransitionPrior* prior,
@@ -153,13 +157,22 @@ int WeightedCandidates::DraftScores::RankOf(TokenId token) const {
 }
 
 CandidateList WeightedCandidates::After(const DraftTree& tree, NodeIndex node) {
-  const int depth = tree.depth(node);
-  if (depth >= max_depth_) return {};
-  const CycleDraft::Place place = draft_.After(tree, node);
+  if (tree.depth(node) >= max_depth_) return {};
+  return ListAt(draft_.After(tree, node), tree, node);
+}
+
+CandidateList WeightedCandidates::InBlock(const DraftTree& tree, NodeIndex start, NodeIndex node) {
+  if (tree.depth(node) >= max_depth_) return {};
+  return ListAt(draft_.InBlock(tree, start, node), tree, node);
+}
+
+CandidateList WeightedCandidates::ListAt(const CycleDraft::Place& place, const DraftTree& tree,
+                                         NodeIndex node) {
   if (!place.known()) return {};
   const CandidateCache::Key key = {
       place.index, prior_ == nullptr ? RecentTokens() : prior_->TokensBefore(tree, node)};
   if (const CandidateList* known = cache_.Find(key)) return *known;
+  const int depth = tree.depth(node);
   const DraftScores& draft = DraftScoresAt(place, depth);
   if (draft.ranked.empty()) return {};
   const CandidateTerms& weights = weights_->At(depth + 1);
@@ -186,7 +199,7 @@ CandidateList WeightedCandidates::After(const DraftTree& tree, NodeIndex node) {
                      unchanged_.end());
   }
   const double smallest = std::numeric_limits<float>::min();
-  return cache_.Insert(key, unchanged_, rescored_,
+  return cache_.Insert(key, place.marginals->bucket(place.position), unchanged_, rescored_,
                        draft.log_mass - static_cast<float>(std::log(std::max(sum, smallest))));
 }
 
@@ -220,7 +233,7 @@ CandidateList PriorCandidates::After(const DraftTree& tree, NodeIndex node) {
     rescored_.push_back({entry.token, score});
     sum += std::exp(static_cast<double>(score));
   }
-  return cache_.Insert(key, {}, rescored_, -static_cast<float>(std::log(sum)));
+  return cache_.Insert(key, kNoBucket, {}, rescored_, -static_cast<float>(std::log(sum)));
 }
 
 void PriorCandidates::UpdateWeights(const TransitionPrior& prior, absl::Span<const TokenId> chosen,

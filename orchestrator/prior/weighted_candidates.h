@@ -40,7 +40,7 @@ class CandidateCache {
   [[nodiscard]] const CandidateList* Find(const Key& key) const;
   // Merges `ranked` (in descending order of score) and `unsorted` (which this call sorts), adds
   // `shift` to all scores, and stores the best candidates as the list of `key`.
-  CandidateList Insert(const Key& key, absl::Span<const ScoredToken> ranked,
+  CandidateList Insert(const Key& key, int bucket, absl::Span<const ScoredToken> ranked,
                        std::vector<ScoredToken>& unsorted, float shift);
 
  private:
@@ -59,6 +59,8 @@ class WeightedCandidates final : public Candidates {
 
   [[nodiscard]] int max_depth() const override { return max_depth_; }
   [[nodiscard]] CandidateList After(const DraftTree& tree, NodeIndex node) override;
+  [[nodiscard]] CandidateList InBlock(const DraftTree& tree, NodeIndex start,
+                                      NodeIndex node) override;
 
   // Updates `weights` with the target's choices: `chosen` contains the tokens that the target chose
   // after the root, in order. Skips a position whose chosen token is not a candidate, because it
@@ -78,6 +80,9 @@ class WeightedCandidates final : public Candidates {
 
     [[nodiscard]] int RankOf(TokenId token) const;  // −1 for a token that is not listed.
   };
+  // The candidates after `node`, whose distribution is `place`.
+  [[nodiscard]] CandidateList ListAt(const CycleDraft::Place& place, const DraftTree& tree,
+                                     NodeIndex node);
   // Computed on first use, because most trees do not reach the deep places.
   [[nodiscard]] const DraftScores& DraftScoresAt(const CycleDraft::Place& place, int depth);
 

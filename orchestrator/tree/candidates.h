@@ -1,8 +1,7 @@
 // Candidates: the ranked tokens that may follow a node. The growers (best_first, beam, chain) see
 // candidates only through this interface and do not know their origin.
 //
-// DraftCandidates are the drafter's own: for a block drafter, all nodes of a depth share the
-// marginal of that position. WeightedCandidates and PriorCandidates
+// DraftCandidates are the drafter's own (cycle_draft.h). WeightedCandidates and PriorCandidates
 // (orchestrator/prior/weighted_candidates.h) also depend on the tokens of the node's path.
 // Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_TREE_CANDIDATES_H_
@@ -26,6 +25,7 @@ struct CandidateList {
   const TokenId* tokens = nullptr;    // [size]
   const float* log_scores = nullptr;  // [size]
   int size = 0;
+  int bucket = kNoBucket;  // The rank that the drafter expects (marginals.h), if it says so.
 };
 
 class Candidates {
@@ -37,6 +37,14 @@ class Candidates {
   // valid as long as this object exists. REQUIRES: `node` is in `tree`, and the path to it does not
   // change later.
   [[nodiscard]] virtual CandidateList After(const DraftTree& tree, NodeIndex node) = 0;
+  // The same, from the block of `start` alone (CycleDraft::InBlock): `start` is expanded even if an
+  // ancestor's block reaches it. Empty if `node` is not on the spine of that block. Candidates that
+  // do not come from blocks are the same in every block. REQUIRES: `start` is `node` or an ancestor
+  // of it.
+  [[nodiscard]] virtual CandidateList InBlock(const DraftTree& tree, NodeIndex /*start*/,
+                                              NodeIndex node) {
+    return After(tree, node);
+  }
 };
 
 // The drafter's candidates. They are listed for depths below `depth`.
@@ -56,15 +64,23 @@ class DraftCandidates final : public Candidates {
   [[nodiscard]] int max_depth() const override { return max_depth_; }
   [[nodiscard]] CandidateList After(const DraftTree& tree, NodeIndex node) override {
     if (tree.depth(node) >= max_depth_) return {};
-    const CycleDraft::Place place = draft_->After(tree, node);
+    return ListAt(draft_->After(tree, node));
+  }
+  [[nodiscard]] CandidateList InBlock(const DraftTree& tree, NodeIndex start,
+                                      NodeIndex node) override {
+    if (tree.depth(node) >= max_depth_) return {};
+    return ListAt(draft_->InBlock(tree, start, node));
+  }
+
+ private:
+  static CandidateList ListAt(const CycleDraft::Place& place) {
     if (!place.known()) return {};
     const Marginals& marginals = *place.marginals;
     const size_t begin = static_cast<size_t>(place.position) * marginals.candidates;
     return {marginals.tokens.data() + begin, marginals.log_probs.data() + begin,
-            marginals.candidates};
+            marginals.candidates, marginals.bucket(place.position)};
   }
 
- private:
   const std::unique_ptr<CycleDraft> owned_;
   CycleDraft* const draft_;
   const int max_depth_;

@@ -1,6 +1,7 @@
 #include "orchestrator/tree/cycle_draft.h"
 
 #include <algorithm>
+#include <cstddef>
 
 namespace bastion {
 
@@ -56,22 +57,51 @@ CycleDraft::Place CycleDraft::After(const DraftTree& tree, NodeIndex node) {
   return place;
 }
 
+CycleDraft::Place CycleDraft::PlaceIn(const Entry& expanded, absl::Span<const TokenId> path,
+                                      int above) {
+  const int position = static_cast<int>(path.size()) - above;
+  if (position >= expanded.marginals.positions) return {};
+  if (position > 0 && expanded.marginals.candidates == 0) return {};
+  for (int before = 0; before < position; ++before) {
+    if (path[above + before] != expanded.marginals.token(before, 0)) return {};
+  }
+  return {&expanded.marginals, position, expanded.first_place + position};
+}
+
 CycleDraft::Place CycleDraft::Find(absl::Span<const TokenId> path) const {
   const auto depth = static_cast<int>(path.size());
+  // The root's block has one position per depth.
+  if (!expands_nodes_) {
+    if (depth >= root_positions()) return {};
+    return {&root_.marginals, depth, depth};
+  }
   Place place;
   int at = 0;
   for (int above = 0;; ++above) {
-    const Entry& expanded = entry(at);
-    const int position = depth - above;
-    if (position < expanded.marginals.positions) {
-      place = {&expanded.marginals, position, expanded.first_place + position};
-    }
+    const Place nearer = PlaceIn(entry(at), path, above);
+    if (nearer.known()) place = nearer;
     if (above == depth) break;
     const auto child = children_.find({at, path[above]});
     if (child == children_.end()) break;
     at = child->second;
   }
   return place;
+}
+
+CycleDraft::Place CycleDraft::InBlock(const DraftTree& tree, NodeIndex start, NodeIndex node) {
+  if (!expands_nodes_) return Find(tree, node);
+  const TreePath path = PathOf(tree, node);
+  const auto above = static_cast<size_t>(tree.depth(start));
+  int at = 0;
+  for (size_t i = 0; i < above && at >= 0; ++i) {
+    const auto child = children_.find({at, path[i]});
+    at = child == children_.end() ? -1 : child->second;
+  }
+  if (at < 0 || entry(at).marginals.empty()) {
+    missing_.emplace_back(path.begin(), path.begin() + static_cast<std::ptrdiff_t>(above));
+    return {};
+  }
+  return PlaceIn(entry(at), path, static_cast<int>(above));
 }
 
 std::vector<TreePath> CycleDraft::TakeMissing() {

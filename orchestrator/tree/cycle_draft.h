@@ -2,10 +2,17 @@
 // the drafter has expanded, each identified by its path: the tokens from the root, excluding the
 // root.
 //
-// A block drafter expands the root alone and predicts P positions. An autoregressive drafter
-// predicts one position per node and expands nodes in several rounds, so that a tree policy learns
-// the children of a node only after it has asked for them. CycleDraft records what was asked for.
-// Thread-compatible.
+// There are three kinds of drafters:
+//   - A block drafter expands the root alone and predicts P positions. All nodes of a depth share
+//     the distribution of that position.
+//   - An autoregressive drafter expands every node and predicts one position.
+//   - A SpecBlock drafter expands every node and predicts a block of P positions. Position 0 is for
+//     the expanded node. Position k > 0 is for one node only: the descendant whose tokens at the
+//     positions before k have rank 1. These descendants are the spine of the block. Other
+//     descendants must be expanded themselves.
+//
+// The last two expand nodes in several rounds, so that a tree policy learns the children of a node
+// only after it has asked for them. CycleDraft records what was asked for. Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_TREE_CYCLE_DRAFT_H_
 #define BASTION_ORCHESTRATOR_TREE_CYCLE_DRAFT_H_
 
@@ -55,19 +62,25 @@ class CycleDraft {
   // True if the drafter has predicted nothing.
   [[nodiscard]] bool empty() const { return places_ == 0; }
   [[nodiscard]] int places() const { return places_; }
+  // P: the positions that one expansion predicts. 0 without a draft.
+  [[nodiscard]] int positions() const { return root_positions(); }
   // A tree grown from this draft is at most this deep, whatever the drafter predicts further.
   [[nodiscard]] int max_depth() const {
     return expands_nodes_ ? std::numeric_limits<int>::max() : root_positions();
   }
 
-  // The distribution of the children of `node`, from the nearest expanded ancestor that reaches
-  // that far, `node` included.
+  // The distribution of the children of `node`, from the nearest expanded ancestor whose block has
+  // one for it, `node` included.
   [[nodiscard]] Place Find(const DraftTree& tree, NodeIndex node) const;
   [[nodiscard]] Place Find(absl::Span<const TokenId> path) const;
   // The same. If there is none, but the drafter can expand `node`, records its path as missing.
   [[nodiscard]] Place After(const DraftTree& tree, NodeIndex node);
+  // The distribution of the children of `node` in the block of `start` alone. If `start` is not
+  // expanded, but the drafter can expand it, records its path as missing. A block drafter has one
+  // block, so `start` does not matter. REQUIRES: `start` is `node` or an ancestor of it.
+  [[nodiscard]] Place InBlock(const DraftTree& tree, NodeIndex start, NodeIndex node);
 
-  // The paths that After has recorded as missing since the last call, each once.
+  // The paths that After and InBlock have recorded as missing since the last call, each once.
   [[nodiscard]] std::vector<TreePath> TakeMissing();
 
  private:
@@ -77,6 +90,10 @@ class CycleDraft {
     int first_place = 0;
   };
 
+  // The place at the end of `path` in the block of `expanded`, whose path is the first `above`
+  // tokens of `path`. Unknown if the block does not reach it.
+  [[nodiscard]] static Place PlaceIn(const Entry& expanded, absl::Span<const TokenId> path,
+                                     int above);
   [[nodiscard]] int root_positions() const { return root_.marginals.positions; }
   // Entry 0 is the root.
   [[nodiscard]] const Entry& entry(int index) const {

@@ -14,8 +14,10 @@ using ::bastion::testing::ToyText;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr const char* kPolicies[] = {"ar",       "chain",   "chain:3", "beam:3x4",
-                                     "fixed:16", "fixed:1", "bastion", "adaptive"};
+constexpr const char* kPolicies[] = {"ar",           "chain",     "chain:3",
+                                     "beam:3x4",     "fixed:16",  "fixed:1",
+                                     "eagle:3,4,16", "specblock", "specblock:literal,n=16",
+                                     "bastion",      "adaptive"};
 
 TEST_F(DecodeCycleTest, EveryPolicyGeneratesTheTextOfPlainDecoding) {
   uint64_t session = 1;

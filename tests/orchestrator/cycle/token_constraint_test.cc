@@ -182,7 +182,8 @@ TEST_F(ConstrainedCycleTest, EveryPolicyGivesTheTextOfPlainDecodingUnderTheConst
     ASSERT_TRUE(check.Push(token).ok());
   }
   uint64_t session = 2;
-  for (const char* policy : {"fixed:16", "chain", "beam:2x4", "default", "adaptive", "ngram:8"}) {
+  for (const char* policy : {"fixed:16", "chain", "beam:2x4", "eagle:3,4,16", "specblock:n=16",
+                             "default", "adaptive", "ngram:8"}) {
     DecodeSequence sequence = MakeConstrained(session++, policy, {30, 40});
     Run(sequence);
     EXPECT_TRUE(sequence.status().ok()) << policy << ": " << sequence.status();

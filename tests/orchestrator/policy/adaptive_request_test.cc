@@ -249,6 +249,51 @@ TEST_F(AdaptiveRequestTest, OffersFurtherRoundsForTheNodesWhoseChildrenCanPay) {
   request->Observe(grown, {{}, kOther});
 }
 
+TEST_F(AdaptiveRequestTest, RoundsOfASpecBlockDrafterExpandWhatItsBlocksDoNotReach) {
+  for (uint32_t seed = 0; seed < 10; ++seed) {
+    const std::unique_ptr<RequestPolicy> request = Request("adaptive");
+    const testing::NodeOracle oracle(seed, 8, 12, 4);
+    request->Begin(kRoot, kWide, Flat(0.02));
+    int rounds = 0;
+    for (const DraftRound* round = request->NextRound(); round != nullptr;
+         round = request->NextRound(), ++rounds) {
+      std::vector<Marginals> marginals;
+      for (const TreePath& path : round->paths) {
+        marginals.push_back(oracle.At(path));
+        // The root's block reaches the best child of the root.
+        EXPECT_NE(path, TreePath{oracle.At({}).token(0, 0)});
+      }
+      request->AddDraft(std::move(marginals), /*expands_nodes=*/true);
+      ASSERT_LT(rounds, 20);
+    }
+    EXPECT_GT(rounds, 1);
+    const TreeProposal proposal = request->ProposeTree();
+    const GrownTree grown = request->Finish(static_cast<int>(proposal.values.size()), proposal.end);
+    const std::vector<TreePath> expected = oracle.BestPaths(grown.tree.nodes());
+    // The children of less valuable nodes may not pay.
+    for (NodeIndex node = 1; node < grown.tree.rows(); ++node) {
+      if (proposal.values[node - 1] < 0.1) break;
+      EXPECT_EQ(PathOf(grown.tree, node), expected[node - 1]) << seed;
+    }
+  }
+}
+
+TEST_F(AdaptiveRequestTest, ARoundOfASpecBlockDrafterPromisesWholeBlocks) {
+  // The same root, with and without further positions.
+  const auto promised = [this](int positions) {
+    const std::unique_ptr<RequestPolicy> request = Request("adaptive");
+    request->Begin(kRoot, kWide, Flat(0.05));
+    EXPECT_NE(request->NextRound(), nullptr);
+    Marginals block = testing::MarginalsOf(testing::Ladder(positions, 4, 0.8));
+    block.log_probs[0] = std::log(0.4f);
+    block.log_probs[1] = std::log(0.3f);
+    request->AddDraft({block}, /*expands_nodes=*/true);
+    const DraftRound* round = request->NextRound();
+    return round == nullptr ? 0 : round->proposal.with.Sum() - round->proposal.without.Sum();
+  };
+  EXPECT_GT(promised(4), 1.2 * promised(1));
+}
+
 TEST_F(AdaptiveRequestTest, ABlockDrafterServesOneRound) {
   const std::unique_ptr<RequestPolicy> request = Request("adaptive");
   request->Begin(kRoot, kWide, Flat(0.01));

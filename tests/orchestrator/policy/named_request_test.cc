@@ -8,6 +8,7 @@
 #include "orchestrator/tree/beam.h"
 #include "orchestrator/tree/best_first.h"
 #include "orchestrator/tree/chain.h"
+#include "orchestrator/tree/eagle.h"
 #include "tests/orchestrator/policy/policy_fixture.h"
 #include "tests/support/borrow.h"
 #include "tests/support/dynatree_reference.h"
@@ -24,7 +25,10 @@ TEST_F(NamedRequestTest, EveryPolicyGrowsItsTree) {
   EXPECT_EQ(Grow("chain:4").tree, GrowChain(kRoot, candidates_, 4));
   EXPECT_EQ(Grow("beam:4x15").tree, GrowBeam(kRoot, candidates_, 4, 15));
   EXPECT_EQ(Grow("fixed:48").tree, GrowBestFirst(kRoot, candidates_, 48));
-  for (const char* policy : {"ar", "chain", "chain:4", "beam:4x15", "fixed:48"}) {
+  EXPECT_EQ(Grow("eagle").tree, GrowEagle(kRoot, candidates_, EagleShape()));
+  EXPECT_EQ(Grow("eagle:4,3,33").tree, GrowEagle(kRoot, candidates_, {4, 3, 33}));
+  for (const char* policy :
+       {"ar", "chain", "chain:4", "beam:4x15", "fixed:48", "eagle", "eagle:4,3,33"}) {
     EXPECT_EQ(Grow(policy).reason, BudgetReason::kPolicy) << policy;
   }
   const GrownTree grown = Grow("bastion");
@@ -34,7 +38,7 @@ TEST_F(NamedRequestTest, EveryPolicyGrowsItsTree) {
 }
 
 TEST_F(NamedRequestTest, AllNodesAreCertainAndAllDraftsRequired) {
-  for (const char* policy : {"chain", "beam:4x15", "fixed:48", "bastion"}) {
+  for (const char* policy : {"chain", "beam:4x15", "fixed:48", "eagle", "bastion"}) {
     const std::unique_ptr<RequestPolicy> request = Request(policy);
     EXPECT_FALSE(request->planned()) << policy;
     request->Begin(kRoot, kWide, Flat(0));
@@ -50,7 +54,8 @@ TEST_F(NamedRequestTest, AllNodesAreCertainAndAllDraftsRequired) {
 }
 
 TEST_F(NamedRequestTest, NoPolicyExceedsTheLimits) {
-  for (const char* policy : {"ar", "chain", "chain:4", "beam:4x15", "fixed:48", "bastion"}) {
+  for (const char* policy : {"ar", "chain", "chain:4", "beam:4x15", "fixed:48", "eagle",
+                             "eagle:64,64,4096", "bastion"}) {
     for (const int nodes : {0, 1, 3, 40}) {
       for (const int depth : {0, 1, 2, 15}) {
         const GrownTree grown = Grow(policy, {100, nodes, depth});
@@ -67,6 +72,10 @@ TEST_F(NamedRequestTest, NoPolicyExceedsTheLimits) {
 TEST_F(NamedRequestTest, ReportsWhyTheTreeStoppedGrowing) {
   EXPECT_EQ(Grow("fixed:48", {100, 20, 15}).reason, BudgetReason::kRows);
   EXPECT_EQ(Grow("beam:4x15", {100, 20, 15}).reason, BudgetReason::kRows);
+  EXPECT_EQ(Grow("eagle", {100, 20, 15}).reason, BudgetReason::kRows);
+  EXPECT_EQ(Grow("eagle:1,7,8", {100, 127, 3}).reason, BudgetReason::kLength);
+  // The pool has 8 nodes.
+  EXPECT_EQ(Grow("eagle:1,7,60").reason, BudgetReason::kPolicy);
   EXPECT_EQ(Grow("chain", {100, 127, 3}).reason, BudgetReason::kLength);
   EXPECT_EQ(Grow("bastion", {100, 1, 15}).reason, BudgetReason::kRows);
   EXPECT_EQ(Grow("fixed:48", {100, 20, 15, BudgetReason::kRequestLimit}).reason,
@@ -74,11 +83,12 @@ TEST_F(NamedRequestTest, ReportsWhyTheTreeStoppedGrowing) {
   EXPECT_EQ(Grow("fixed:4", {100, 0, 15}).reason, BudgetReason::kRows);
   marginals_ = testing::MarginalsOf({{0.6, 0.4}});
   EXPECT_EQ(Grow("fixed:48").reason, BudgetReason::kExhausted);
+  EXPECT_EQ(Grow("eagle").reason, BudgetReason::kExhausted);
   EXPECT_EQ(Grow("chain:4").reason, BudgetReason::kExhausted);
 }
 
 TEST_F(NamedRequestTest, AFailedDraftLeadsToAPlainStep) {
-  for (const char* policy : {"chain", "beam:4x15", "fixed:48", "bastion"}) {
+  for (const char* policy : {"chain", "beam:4x15", "fixed:48", "eagle", "bastion"}) {
     const GrownTree grown = Grow(*Request(policy), kRoot, Marginals());
     EXPECT_EQ(grown.tree, DraftTree(kRoot)) << policy;
     EXPECT_EQ(grown.reason, BudgetReason::kNoDraft) << policy;
@@ -87,7 +97,8 @@ TEST_F(NamedRequestTest, AFailedDraftLeadsToAPlainStep) {
 }
 
 TEST_F(NamedRequestTest, DoesNotDraftWithoutRoomForNodes) {
-  for (const char* policy : {"ar", "chain", "beam:4x15", "fixed:48", "bastion"}) {
+  for (const char* policy :
+       {"ar", "chain", "beam:4x15", "fixed:48", "eagle", "specblock", "bastion"}) {
     for (const TreeLimits& limits : {TreeLimits{100, 0, 15}, TreeLimits{100, 127, 0}}) {
       const std::unique_ptr<RequestPolicy> request = Request(policy);
       request->Begin(kRoot, limits, Flat(0));
@@ -101,7 +112,7 @@ TEST_F(NamedRequestTest, DoesNotDraftWithoutRoomForNodes) {
 
 TEST_F(NamedRequestTest, WithAPriorEveryTreeIsValid) {
   for (const char* policy : {"chain+prior", "chain:4+prior", "beam:4x15+prior", "fixed:48+prior",
-                             "bastion+prior", "ngram:48"}) {
+                             "eagle+prior", "bastion+prior", "ngram:48"}) {
     for (const TreeLimits& limits :
          {TreeLimits{100, 0, 15}, {100, 5, 0}, {100, 1, 3}, {100, 40, 2}, {100, 127, 15}}) {
       const GrownTree grown = Grow(*PriorRequest(policy), 1, marginals_, limits);
@@ -150,6 +161,9 @@ TEST_F(NamedRequestTest, RoundsFindTheTreeThatAllExpandedNodesWouldGive) {
     EXPECT_EQ(GrowInRounds(*Request("beam:3x4"), oracle, &rounds).tree,
               GrowBeam(50, testing::Borrow(DraftCandidates(all)), 3, 4));
     EXPECT_EQ(rounds, 4);
+    EXPECT_EQ(GrowInRounds(*Request("eagle:3,4,30"), oracle, &rounds).tree,
+              GrowEagle(50, testing::Borrow(DraftCandidates(all)), {3, 4, 30}));
+    EXPECT_EQ(rounds, 5);
   }
 }
 
@@ -165,6 +179,32 @@ TEST_F(NamedRequestTest, AChainTakesOneRoundPerNode) {
   (void)GrowInRounds(*Request("fixed:1"), oracle, &rounds);
   EXPECT_EQ(rounds, 1);
   EXPECT_EQ(GrowInRounds(*Request("chain"), oracle, &rounds).tree.nodes(), kDefaultRounds);
+}
+
+TEST_F(NamedRequestTest, RoundsOfASpecBlockDrafterExpandWhatItsBlocksDoNotReach) {
+  for (uint32_t seed = 0; seed < 30; ++seed) {
+    const testing::NodeOracle oracle(seed, 5, 8, 4);
+    int rounds = 0;
+    for (const int nodes : {1, 4, 12, 40}) {
+      const auto request = Request(absl::StrCat("fixed:", nodes));
+      const DraftTree tree = GrowInRounds(*request, oracle, &rounds).tree;
+      const std::vector<TreePath> expected = oracle.BestPaths(nodes);
+      ASSERT_EQ(tree.nodes(), nodes);
+      for (NodeIndex node = 1; node < tree.rows(); ++node) {
+        EXPECT_EQ(PathOf(tree, node), expected[node - 1]) << seed << " " << nodes;
+      }
+    }
+    // A chain needs one round per block.
+    EXPECT_EQ(GrowInRounds(*Request("chain:10"), oracle, &rounds).tree.nodes(), 10);
+    EXPECT_EQ(rounds, 3);
+    EXPECT_EQ(GrowInRounds(*Request("chain"), oracle, &rounds).tree.nodes(), kDefaultRounds);
+    EXPECT_EQ(rounds, 4);
+    for (const char* policy : {"beam:3x4", "eagle:3,4,30", "dynatree", "bastion", "assisted"}) {
+      const DraftTree tree = GrowInRounds(*Request(policy), oracle, &rounds).tree;
+      EXPECT_GT(tree.nodes(), 0) << policy;
+      EXPECT_TRUE(tree.Validate(1000).ok()) << policy;
+    }
+  }
 }
 
 TEST_F(NamedRequestTest, DynaTreeDrivesTheDrafterLikeItsAlgorithm) {
@@ -232,7 +272,8 @@ TEST_F(NamedRequestTest, NgramCopiesWithoutADraft) {
 }
 
 TEST_F(NamedRequestTest, EmptyDraftsAreReplacedByDraftFreeTrees) {
-  for (const char* policy : {"chain+prior", "fixed:8+prior", "bastion+prior"}) {
+  for (const char* policy :
+       {"chain+prior", "fixed:8+prior", "eagle:2,7,9+prior", "bastion+prior"}) {
     const GrownTree grown = Grow(*PriorRequest(policy), 1, Marginals());
     EXPECT_GE(grown.tree.nodes(), 3) << policy;
     EXPECT_EQ(grown.reason, BudgetReason::kNoDraft) << policy;

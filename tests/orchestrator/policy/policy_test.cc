@@ -18,7 +18,8 @@ Policy Parsed(const std::string& text) {
 
 TEST(PolicyTest, ParsesEveryBasePolicyAndKeepsItsText) {
   for (const char* text : {"ar", "chain", "chain:7", "beam:4x15", "fixed:64", "ngram:4", "bastion",
-                           "adaptive", "default"}) {
+                           "adaptive", "default", "eagle", "eagle:64,64,4096", "specblock",
+                           "specblock:map=2-4-6-4,n=90", "specblock:literal,m=3+coupled+prior"}) {
     EXPECT_EQ(Parsed(text).text(), text);
   }
 }
@@ -36,6 +37,21 @@ TEST(PolicyTest, BastionNamesItsEstimatorAndItsOptions) {
               HasSubstr("bastion[:static|ema|ema-calib][,alpha=A,k=K,n=N]"));
 }
 
+TEST(PolicyTest, EagleTakesUpToThreeNumbers) {
+  for (const char* text :
+       {"eagle", "eagle:8", "eagle:8,5", "eagle:8,5,63", "eagle:1,7,8+coupled+prior:table"}) {
+    EXPECT_EQ(Parsed(text).text(), text);
+    EXPECT_TRUE(Parsed(text).wants_draft());
+  }
+  EXPECT_EQ(Parsed("eagle").CandidatesFor(127), 10);
+  EXPECT_EQ(Parsed("eagle").CandidatesFor(4), 4);
+  EXPECT_EQ(Parsed("eagle:8,5").CandidatesFor(127), 8);
+  EXPECT_EQ(Parsed("eagle:8,5,4").CandidatesFor(127), 3);
+  EXPECT_TRUE(Parsed("eagle:8,5+coupled").coupled());
+  EXPECT_THAT(Policy::Parse("eagle:8,0").status().message(),
+              HasSubstr("eagle[:width[,depth[,n]]]"));
+}
+
 TEST(PolicyTest, ListsKeepOptionsWithTheirPolicy) {
   using ::testing::ElementsAre;
   EXPECT_THAT(SplitPolicies("ar,chain:7,,fixed:64"), ElementsAre("ar", "chain:7", "fixed:64"));
@@ -43,6 +59,11 @@ TEST(PolicyTest, ListsKeepOptionsWithTheirPolicy) {
               ElementsAre("bastion:ema,alpha=0.2,k=8+coupled", "adaptive"));
   EXPECT_THAT(SplitPolicies("bastion:k=8,n=16,bastion:k=9"),
               ElementsAre("bastion:k=8,n=16", "bastion:k=9"));
+  EXPECT_THAT(SplitPolicies("ar,eagle,eagle:8,eagle:10,7,60+coupled,chain:7"),
+              ElementsAre("ar", "eagle", "eagle:8", "eagle:10,7,60+coupled", "chain:7"));
+  EXPECT_THAT(SplitPolicies("specblock:map=2-4-6-4,n=90,specblock:literal,m=1,ar"),
+              ElementsAre("specblock:map=2-4-6-4,n=90", "specblock:literal,m=1", "ar"));
+  EXPECT_THAT(SplitPolicies("7"), ElementsAre("7"));
   EXPECT_THAT(SplitPolicies("k=8"), ElementsAre("k=8"));
   EXPECT_TRUE(SplitPolicies("").empty());
 }
@@ -86,6 +107,29 @@ TEST(PolicyTest, TheErrorForInvalidTextStatesTheGrammar) {
                            "beam:x15",
                            "beam:4x15x2",
                            "beam:4X15",
+                           "eagle:",
+                           "eagle:0",
+                           "eagle:-1",
+                           "eagle:65",
+                           "eagle:10,",
+                           "eagle:,7",
+                           "eagle:10,0",
+                           "eagle:10,-7",
+                           "eagle:10,65",
+                           "eagle:10,,60",
+                           "eagle:10,7,",
+                           "eagle:10,7,0",
+                           "eagle:10,7,1",
+                           "eagle:10,7,-60",
+                           "eagle:10,7,4097",
+                           "eagle:10,7,60,1",
+                           "eagle:10, 7",
+                           "eagle:10x7",
+                           "eagle:n=60",
+                           "specblock:",
+                           "specblock:2",
+                           "specblock:map=2-4-10",
+                           "specblock:n=0",
                            "ar:1",
                            "bastion:2",
                            "bastion:",

@@ -260,5 +260,28 @@ TEST(PriorCandidatesTest, ARandomTableLosesItsMass) {
   EXPECT_LT(MassOf(PriorCandidates(4, &prior, &weights).After(DraftTree(3), 0)), 0.05);
 }
 
+TEST_F(WeightedCandidatesTest, ListsKeepTheirBucketAndTheirBlock) {
+  CycleDraft draft;
+  draft.set_expands_nodes(true);
+  std::mt19937 random(1);
+  Marginals block = testing::RandomMarginals(random, 2, 4);
+  block.buckets = {2, 3};
+  draft.Add({}, block);
+  block.buckets = {1, 0};
+  draft.Add(TreePath{0}, block);
+  WeightedCandidates candidates(draft, 8, nullptr, &weights_);
+  DraftTree tree(7);
+  tree.Add(0, 0, -1);
+  tree.Add(0, 1, -1);
+  for (int call = 0; call < 2; ++call) {  // The second one is cached.
+    EXPECT_EQ(candidates.After(tree, 0).bucket, 2);
+    EXPECT_EQ(candidates.After(tree, 1).bucket, 1);
+    EXPECT_EQ(candidates.InBlock(tree, 0, 1).bucket, 3);
+    EXPECT_EQ(candidates.InBlock(tree, 1, 1).bucket, 1);
+  }
+  EXPECT_EQ(candidates.InBlock(tree, 2, 2).size, 0);
+  EXPECT_EQ(draft.TakeMissing(), std::vector<TreePath>{TreePath{1}});
+}
+
 }  // namespace
 }  // namespace bastion
