@@ -2,14 +2,15 @@
 """Writes the parity goldens: tiny random checkpoints, and their outputs in fp32.
 
 Qwen3 targets run in `transformers`' Qwen3ForCausalLM, targets of other families in its class for them
-(family_goldens.py). The DFlash drafter is implemented below, from the paper
-(arXiv 2602.06036) and the checkpoint format. It caches nothing: every result is one full forward.
+(family_goldens.py). EAGLE-3 drafters are in eagle_goldens.py, SpecBlock drafters in specblock_goldens.py. The DFlash
+drafter is implemented below, from the paper (arXiv 2602.06036) and the checkpoint format. It caches nothing: every
+result is one full forward.
 
     pip install torch==2.11.0 transformers==5.23.0 safetensors==0.8.0
     python tests/parity/make_goldens.py            # rewrites tests/parity/goldens/
     python tests/parity/make_goldens.py NAME…      # rewrites the named cases
 
-Each case folder has `target/`, for Qwen3 `drafter/` (Hugging Face folders) and `golden.safetensors`. Shapes: T
+Each case folder has `target/`, for some `drafter/` (Hugging Face folders) and `golden.safetensors`. Shapes: T
 tokens, V vocabulary, F feature width, N tree nodes without the root, γ = block_size − 1.
     tokens [T], logits [T, V], features [T, F]      a plain forward
     tree_tokens, tree_parents [N + 1], tree_logits [N + 1, V]
@@ -30,7 +31,9 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from transformers import Qwen3ForCausalLM
 
+import eagle_goldens
 import family_goldens
+import specblock_goldens
 
 GOLDENS = Path(__file__).resolve().parent / "goldens"
 TOKENS, NODES, MAX_DEPTH = 40, 20, 7
@@ -284,10 +287,10 @@ def draft(config: dict, w: dict, target: torch.nn.Module, features: torch.Tensor
     return rms_norm(x, w["norm.weight"])[1:] @ head.T
 
 
-def random_tree(vocabulary: int) -> tuple[list[int], list[int]]:
+def random_tree(vocabulary: int, nodes: int) -> tuple[list[int], list[int]]:
     """Tokens and parents of a random tree: parents first, distinct siblings, depth at most MAX_DEPTH."""
     tokens, parents, depths = [int(torch.randint(8, vocabulary, (1,)))], [-1], [0]
-    while len(tokens) < NODES + 1:
+    while len(tokens) < nodes + 1:
         parent = int(torch.randint(len(tokens), (1,)))
         token = int(torch.randint(8, vocabulary, (1,)))
         taken = any(p == parent and t == token for t, p in zip(tokens, parents))
@@ -312,14 +315,14 @@ def tree_logits(model: torch.nn.Module, tokens: torch.Tensor, tree: list[int], p
 
 
 @torch.no_grad()
-def target_golden(model: torch.nn.Module, ids: list[int]) -> dict[str, torch.Tensor]:
+def target_golden(model: torch.nn.Module, ids: list[int], length: int = TOKENS, nodes: int = NODES) -> dict[str, torch.Tensor]:
     """The tensors of a golden that do not depend on a drafter. `ids`: the layers of the features."""
     vocabulary = model.config.vocab_size
-    tokens = torch.randint(8, vocabulary, (TOKENS,))
+    tokens = torch.randint(8, vocabulary, (length,))
     out = model(tokens[None], output_hidden_states=True)
     assert max(ids) + 1 < model.config.num_hidden_layers  # hidden_states[layers] is the output of the final norm
     features = torch.cat([out.hidden_states[i + 1][0] for i in ids], -1)
-    tree, parents = random_tree(vocabulary)
+    tree, parents = random_tree(vocabulary, nodes)
     return {
         "tokens": tokens,
         "logits": out.logits[0],
@@ -368,9 +371,23 @@ def main() -> None:
         golden.update(family_goldens.touched_experts(model, golden["tokens"]))
         save_golden(golden, GOLDENS / name)
         print(f"{name}: layer ids {list(ids)}, std of logits {golden['logits'].std().item():.2f}")
+    for name, model, drafter in eagle_goldens.make_all(GOLDENS, only):
+        ids = drafter.case.layer_ids
+        golden = target_golden(model, list(ids), eagle_goldens.TOKENS, eagle_goldens.NODES)
+        golden.update(drafter.golden(golden["tokens"], golden["features"]))
+        save_golden(golden, GOLDENS / name)
+        spread = golden["logits"].std().item(), golden["draft_logits_2"].std().item()
+        print(f"{name}: layer ids {list(ids)}, std of logits {spread[0]:.2f}, of draft logits {spread[1]:.2f}")
+    for name, model, block_drafter in specblock_goldens.make_all(GOLDENS, only):
+        ids = block_drafter.case.layer_ids
+        golden = target_golden(model, list(ids), eagle_goldens.TOKENS, eagle_goldens.NODES)
+        golden.update(block_drafter.golden(golden["tokens"], golden["features"]))
+        save_golden(golden, GOLDENS / name)
+        spread = golden["logits"].std().item(), golden["start_logits_2"].std().item()
+        print(f"{name}: layer ids {list(ids)}, std of logits {spread[0]:.2f}, of draft logits {spread[1]:.2f}")
     size = sum(f.stat().st_size for f in GOLDENS.rglob("*") if f.is_file())
     print(f"{size / 1e6:.2f} MB in {GOLDENS.name}/")
-    assert size < 4e6
+    assert size < 7e6
 
 
 if __name__ == "__main__":

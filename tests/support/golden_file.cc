@@ -21,6 +21,18 @@ std::string GoldensRoot() {
          "/tests/parity/goldens";
 }
 
+std::vector<std::string> CasesWithDrafter(hub::ModelKind kind) {
+  std::vector<std::string> names = GoldenCases();
+  std::erase_if(names, [kind](const std::string& name) {
+    const std::string folder = GoldenFolder(name) + "/drafter";
+    if (!std::filesystem::exists(folder)) return true;
+    const auto drafter = hub::ReadModelConfig(folder);
+    CHECK(drafter.ok()) << drafter.status();
+    return drafter->kind != kind;
+  });
+  return names;
+}
+
 }  // namespace
 
 GoldenFile::GoldenFile(const std::string& path) {
@@ -64,13 +76,11 @@ std::vector<std::string> GoldenCases() {
   return names;
 }
 
-std::vector<std::string> GoldenPairs() {
-  std::vector<std::string> names = GoldenCases();
-  std::erase_if(names, [](const std::string& name) {
-    return !std::filesystem::exists(GoldenFolder(name) + "/drafter");
-  });
-  return names;
-}
+std::vector<std::string> GoldenPairs() { return CasesWithDrafter(hub::ModelKind::kDflash); }
+
+std::vector<std::string> EagleGoldens() { return CasesWithDrafter(hub::ModelKind::kEagle); }
+
+std::vector<std::string> SpecBlockGoldens() { return CasesWithDrafter(hub::ModelKind::kSpecBlock); }
 
 std::vector<int> GoldenFeatureLayers(const std::string& name) {
   const std::string folder = GoldenFolder(name);
@@ -78,7 +88,7 @@ std::vector<int> GoldenFeatureLayers(const std::string& name) {
   if (golden.Has("layer_ids")) return golden.Integers("layer_ids");
   const auto drafter = hub::ReadModelConfig(folder + "/drafter");
   CHECK(drafter.ok()) << drafter.status();
-  return drafter->dflash.target_layer_ids;
+  return drafter->drafter.dflash.target_layer_ids;
 }
 
 std::string GoldenFolder(const std::string& name) { return GoldensRoot() + "/" + name; }

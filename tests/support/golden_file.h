@@ -31,8 +31,12 @@ class GoldenFile {
 
 // The names of the folders under tests/parity/goldens, sorted.
 [[nodiscard]] std::vector<std::string> GoldenCases();
-// Those of them that have a drafter.
+// Those of them that have a DFlash drafter.
 [[nodiscard]] std::vector<std::string> GoldenPairs();
+// Those of them that have an EAGLE-3 drafter (tests/parity/eagle_goldens.py).
+[[nodiscard]] std::vector<std::string> EagleGoldens();
+// Those of them that have a SpecBlock drafter (tests/parity/specblock_goldens.py).
+[[nodiscard]] std::vector<std::string> SpecBlockGoldens();
 // The layers whose outputs are the features of a case.
 [[nodiscard]] std::vector<int> GoldenFeatureLayers(const std::string& name);
 // The path of the folder `name`.

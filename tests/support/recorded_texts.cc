@@ -14,6 +14,7 @@ Marginals FirstCandidates(const Marginals& all, int candidates) {
   Marginals first;
   first.positions = all.positions;
   first.candidates = std::min(candidates, all.candidates);
+  first.buckets = all.buckets;
   for (int position = 0; position < all.positions; ++position) {
     for (int rank = 0; rank < first.candidates; ++rank) {
       first.tokens.push_back(all.token(position, rank));
