@@ -157,24 +157,45 @@ class OverTheWire final : public StagesUnderTest {
 
 }  // namespace
 
+namespace {
+
+StagesKind TokensOnly(StagesKind kind) {
+  kind.features = false;
+  return kind;
+}
+
+StagesKind WithStates(StagesKind kind) {
+  kind.states = true;
+  return kind;
+}
+
+}  // namespace
+
 std::vector<StagesKind> KindsUnderTest() {
+  const std::string pair = "gqa2_untied_draft2", eagle = "eagle3_specforge",
+                    specblock = "specblock_shift";
+  using wire::CarrierChoice;
   std::vector<StagesKind> kinds = {
-      KindOn<InProcess>("InProcess", "gqa2_untied_draft2"),
+      KindOn<InProcess>("InProcess", pair),
       KindOn<InProcess>("InProcessSlidingWindow", "sliding_window"),
-      KindOn<AutoregressiveInProcess>("AutoregressiveInProcess", "gqa2_untied_draft2"),
-      KindOn<AutoregressiveInProcess>("AutoregressiveSlidingWindow", "sliding_window"),
-      KindOn<OverTheWire<wire::CarrierChoice::kAuto, /*kOnGpu=*/false, /*kAutoregressive=*/true>>(
-          "AutoregressiveOverSharedMemory", "gqa2_untied_draft2"),
-      KindOn<OverTheWire<wire::CarrierChoice::kInline>>("OverGrpc", "gqa2_untied_draft2"),
-      KindOn<OverTheWire<wire::CarrierChoice::kAuto>>("OverSharedMemory", "gqa2_untied_draft2")};
+      TokensOnly(KindOn<AutoregressiveInProcess>("AutoregressiveInProcess", pair)),
+      TokensOnly(KindOn<AutoregressiveInProcess>("AutoregressiveSlidingWindow", "sliding_window")),
+      TokensOnly(
+          KindOn<OverTheWire<CarrierChoice::kAuto, /*kOnGpu=*/false,
+                             /*kAutoregressive=*/true>>("AutoregressiveOverSharedMemory", pair)),
+      WithStates(KindOn<InProcess>("EagleInProcess", eagle)),
+      WithStates(KindOn<OverTheWire<CarrierChoice::kInline>>("EagleOverGrpc", eagle)),
+      WithStates(KindOn<InProcess>("SpecBlockInProcess", specblock)),
+      WithStates(KindOn<OverTheWire<CarrierChoice::kAuto>>("SpecBlockOverSharedMemory", specblock)),
+      KindOn<OverTheWire<CarrierChoice::kInline>>("OverGrpc", pair),
+      KindOn<OverTheWire<CarrierChoice::kAuto>>("OverSharedMemory", pair)};
   if (kernels::cuda::OpenDevice(0).ok()) {
-    kinds.push_back(KindOn<OnGpu>("OnGpu", "gqa2_untied_draft2"));
-    kinds.push_back(KindOn<AutoregressiveOnGpu>("AutoregressiveOnGpu", "gqa2_untied_draft2"));
+    kinds.push_back(KindOn<OnGpu>("OnGpu", pair));
+    kinds.push_back(TokensOnly(KindOn<AutoregressiveOnGpu>("AutoregressiveOnGpu", pair)));
     // On a GPU, the bits of a row depend on the number of rows.
     kinds.back().row_invariant = false;
     // Features stay in GPU memory.
-    kinds.push_back(KindOn<OverTheWire<wire::CarrierChoice::kAuto, /*kOnGpu=*/true>>(
-        "OverOneGpu", "gqa2_untied_draft2"));
+    kinds.push_back(KindOn<OverTheWire<CarrierChoice::kAuto, /*kOnGpu=*/true>>("OverOneGpu", pair));
   }
   return kinds;
 }

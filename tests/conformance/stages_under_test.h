@@ -25,6 +25,11 @@ struct StagesKind {
   // The kernels are row invariant (kernels/ops/ops.h): a row's result does not depend on the other
   // rows.
   bool row_invariant = true;
+  // The drafter reads features of the target.
+  bool features = true;
+  // The drafter's nodes read states of their parents, so their drafts differ from those of the same
+  // tokens as committed text.
+  bool states = false;
 };
 
 // Defined in the *_instances.cc file of the binary.

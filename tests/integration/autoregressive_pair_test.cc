@@ -255,7 +255,8 @@ TEST_F(AutoregressivePairTest, EveryPolicyGivesTheTextOfPlainDecoding) {
       const Result plain = Decode("ar", {batch, temperature});
       for (const char* policy :
            {"linear:6", "assisted", "dynatree", "dynatree:fixed,n=40", "fixed:16", "beam:2x4",
-            "bastion", "adaptive", "default", "linear:6+coupled", "fixed:16+coupled+prior"}) {
+            "eagle:4,5,24", "specblock:m=3,n=24", "bastion", "adaptive", "default",
+            "linear:6+coupled", "fixed:16+coupled+prior"}) {
         EXPECT_EQ(Decode(policy, {batch, temperature}).outputs, plain.outputs)
             << policy << ", " << batch << " at temperature " << temperature;
       }

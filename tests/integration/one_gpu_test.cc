@@ -192,8 +192,8 @@ class OneGpuTest : public ::testing::Test {
     tokens_ = testing::GoldenFile(folder_ + "/golden.safetensors").Integers("tokens");
     const auto config = hub::ReadModelConfig(folder_ + "/drafter");
     ASSERT_TRUE(config.ok()) << config.status();
-    row_bytes_ =
-        static_cast<int64_t>(config->dflash.target_layer_ids.size()) * config->dims.hidden * 4;
+    row_bytes_ = static_cast<int64_t>(config->drafter.dflash.target_layer_ids.size()) *
+                 config->dims.hidden * 4;
   }
 
   struct Live {

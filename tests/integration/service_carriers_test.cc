@@ -33,10 +33,14 @@ TEST_P(ServiceCarriersTest, EveryPolicyGeneratesTheSameTextAloneAndWithConcurren
     ASSERT_TRUE(plain.status.ok()) << plain.status;
     ASSERT_EQ(plain.tokens.size(), 48u);
     EXPECT_EQ(plain.finished.reason(), v1::FINISH_REASON_LENGTH);
-    const std::vector<std::string> policies = {
-        "chain",   "beam:3x4",       "fixed:4",        "fixed:64",
-        "bastion", "adaptive",       "default",        "ngram:8",
-        "ngram:1", "fixed:16+prior", "beam:3x4+prior", "adaptive+prior:request"};
+    const std::vector<std::string> policies = {"chain",          "beam:3x4",
+                                               "fixed:4",        "fixed:64",
+                                               "bastion",        "adaptive",
+                                               "default",        "ngram:8",
+                                               "ngram:1",        "fixed:16+prior",
+                                               "beam:3x4+prior", "adaptive+prior:request",
+                                               "eagle",          "eagle:3,4,16+coupled+prior",
+                                               "specblock:n=16"};
     std::vector<Answer> answers(policies.size());
     std::vector<std::thread> threads;
     for (size_t i = 0; i < policies.size(); ++i) {

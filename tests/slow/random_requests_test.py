@@ -31,6 +31,8 @@ POLICIES = (
     "assisted",
     "dynatree+prior:table",
     "beam:3x4+coupled+prior",
+    "eagle:4,5,24",
+    "specblock:m=3,n=24",
     "fixed:16",
     "bastion:ema,alpha=0.2,n=64+coupled",
     "ngram:8",
