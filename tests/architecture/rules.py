@@ -37,7 +37,7 @@ MAY_INCLUDE = {
     "engine/cuda": ["common/base", "engine/model", "kernels/cuda", "kernels/cuda/gemm", "kernels/cuda/runtime"],
     "engine/program": ["common/base", "engine/model", "engine/host", "engine/cuda", "kernels/cpu", "kernels/torch"],
     # The two services never include each other.
-    "drafter_service/draft": [*_DATA, "common/hub", "engine/model", "kernels/ops"],
+    "drafter_service/draft": [*_DATA, "common/hub", "common/prior", "engine/model", "kernels/ops"],
     "drafter_service/engine": [*_DATA, "engine/model", "drafter_service/draft"],
     "drafter_service/features": [*_DATA, "common/shm", "common/wire", _INTERNAL],
     "drafter_service/serve": [

@@ -23,6 +23,9 @@ ABSL_FLAG(std::string, prior, "",
           "Transition table for +prior: a file or a folder. Empty: the one in the drafter's "
           "folder, if it has one.");
 ABSL_FLAG(std::string, drafter_weights, "", bastion::nn::kDrafterWeightsHelp);
+ABSL_FLAG(int, draft_vocabulary, 0,
+          "Draft only this many tokens, the most frequent ones in the drafter's transition table, "
+          "with a smaller LM head. Without --endpoint only. 0: all tokens.");
 ABSL_FLAG(std::string, endpoint, "",
           "Address of a running orchestrator to measure. Empty: run both engines in this process.");
 ABSL_FLAG(
@@ -167,6 +170,7 @@ absl::Status CheckCounts() {
   RETURN_IF_ERROR(AtLeast("--warmup", absl::GetFlag(FLAGS_warmup), 0));
   RETURN_IF_ERROR(AtLeast("--max_rows", absl::GetFlag(FLAGS_max_rows), 2));
   RETURN_IF_ERROR(AtLeast("--kv_tokens", absl::GetFlag(FLAGS_kv_tokens), 1));
+  RETURN_IF_ERROR(AtLeast("--draft_vocabulary", absl::GetFlag(FLAGS_draft_vocabulary), 0));
   if (absl::GetFlag(FLAGS_feature_bytes) < 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--feature_bytes is ", absl::GetFlag(FLAGS_feature_bytes), "; it must not be negative"));
@@ -228,6 +232,7 @@ LocalOptions ReadLocalOptions() {
   local.drafter_folder = absl::GetFlag(FLAGS_drafter);
   local.formats = nn::FormatFlags();
   local.drafter_weights = absl::GetFlag(FLAGS_drafter_weights);
+  local.draft_vocabulary = absl::GetFlag(FLAGS_draft_vocabulary);
   local.prior = absl::GetFlag(FLAGS_prior);
   local.device = nn::DeviceFlags(kThreads);
   local.show_progress = true;
@@ -298,6 +303,7 @@ absl::Status CheckRequired(BenchMode mode, const std::string& example) {
   if (!absl::GetFlag(FLAGS_acceptance_calibration).empty()) local_only = "--acceptance_calibration";
   if (!absl::GetFlag(FLAGS_latency_profile).empty()) local_only = "--latency_profile";
   if (absl::GetFlag(FLAGS_attention_window) != 0) local_only = "--attention_window";
+  if (absl::GetFlag(FLAGS_draft_vocabulary) != 0) local_only = "--draft_vocabulary";
   if (absl::GetFlag(FLAGS_reliability)) local_only = "--reliability";
   if (absl::GetFlag(FLAGS_cold)) local_only = "--cold";
   if (local || local_only == nullptr) return absl::OkStatus();

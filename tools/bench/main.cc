@@ -211,7 +211,7 @@ int main(int argc, char** argv) {
       .groups = {
           {"Models",
            {"target DIR", "drafter DIR", "prior PATH", "weights FORMAT", "dtype TYPE",
-            "drafter_weights FORMAT", "endpoint ADDRESS"}},
+            "drafter_weights FORMAT", "draft_vocabulary N", "endpoint ADDRESS"}},
           {"Work",
            {"prompts FILE", "template_args JSON", "policies LIST", "max_new_tokens N", "ignore_eos",
             "warmup N", "max_rows ROWS", "texts_may_differ"}},

@@ -45,8 +45,9 @@ absl::StatusOr<CheckedModel> CheckDrafter(const std::string& drafter_folder,
                    drafter::FindDrafterKind(drafter_folder));
   ASSIGN_OR_RETURN(const drafter::CheckedDrafter checked,
                    kind->check(drafter_folder, target_folder, ForCheck(options)));
-  return CheckedModel{checked.config, checked.cost, TableBytes(checked.embedding, options.formats),
-                      checked.rows, checked.logit_rows};
+  return CheckedModel{
+      checked.config, checked.cost,       TableBytes(checked.embedding, options.formats),
+      checked.rows,   checked.logit_rows, checked.feature_width};
 }
 
 absl::StatusOr<int64_t> CheckServing(const std::string& target_folder,

@@ -22,6 +22,7 @@ struct CheckedModel {
   int64_t table_bytes = 0;  // The embedding table.
   int rows = 1;             // Rows of a sequence in one draft forward.
   int logit_rows = 1;       // Those with logits.
+  int feature_width = 0;    // F of the features that it reads. 0: none.
 };
 
 // What bastion-verifier checks. The errors are those of verifier::LoadTarget.

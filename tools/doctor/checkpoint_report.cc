@@ -55,17 +55,16 @@ void AddVerdict(const char* service, const absl::Status& status, CheckpointRepor
 }
 
 // Bytes of the rotary table and of the buffers for `rows` rows, `logit_rows` of them with logits.
-int64_t BufferBytes(const hub::ModelConfig& config, int64_t rows, int64_t logit_rows) {
+int64_t BufferBytes(const CheckedModel& model, int64_t rows, int64_t logit_rows) {
+  const hub::ModelConfig& config = model.config;
   const ModelDims& dims = config.dims;
   const int64_t attention = int64_t{dims.head_dim} * (2 * dims.kv_heads + 2 * dims.query_heads);
-  const int64_t features =
-      static_cast<int64_t>(config.dflash.target_layer_ids.size()) * dims.hidden;
   const hub::ExpertsConfig& experts = config.blocks.experts;
   const int64_t chosen = experts.count + experts.chosen * (2 * int64_t{dims.hidden} +
                                                            3 * int64_t{experts.intermediate});
   const int64_t width =
       3 * int64_t{dims.hidden} + attention + 3 * int64_t{dims.intermediate} + chosen;
-  const int64_t floats = rows * (width + features) + logit_rows * dims.vocabulary +
+  const int64_t floats = rows * (width + model.feature_width) + logit_rows * dims.vocabulary +
                          int64_t{config.max_positions} * config.blocks.rope.dims;
   return floats * static_cast<int64_t>(sizeof(float));
 }
@@ -82,23 +81,21 @@ MemoryNeed NeedOf(const char* service, const CheckedModel& model,
 
 void AddTargetMemory(const CheckpointOptions& options, CheckpointReport* report) {
   MemoryNeed need = NeedOf(kVerifier, *report->target, options);
-  need.buffers = BufferBytes(report->target->config, options.max_rows, options.max_rows);
+  need.buffers = BufferBytes(*report->target, options.max_rows, options.max_rows);
   if (report->drafter.has_value()) {
-    const auto layers =
-        static_cast<int64_t>(report->drafter->config.dflash.target_layer_ids.size());
-    const auto row = static_cast<int64_t>(
-        Bytes(options.formats.activations, layers * report->target->config.dims.hidden));
+    const auto row =
+        static_cast<int64_t>(Bytes(options.formats.activations, report->drafter->feature_width));
     need.features = std::min(row * options.kv_tokens, kFeatureBytes);
   }
   report->memory.push_back(need);
 }
 
 void AddDrafterMemory(const CheckpointOptions& options, CheckpointReport* report) {
-  const hub::ModelConfig& config = report->drafter->config;
   MemoryNeed need = NeedOf(kDrafter, *report->drafter, options);
   const int64_t rows = int64_t{options.max_running} * report->drafter->rows;
   const int64_t logit_rows = int64_t{options.max_running} * report->drafter->logit_rows;
-  need.buffers = BufferBytes(config, std::max<int64_t>(rows, options.max_rows), logit_rows);
+  need.buffers =
+      BufferBytes(*report->drafter, std::max<int64_t>(rows, options.max_rows), logit_rows);
   report->memory.push_back(need);
 }
 

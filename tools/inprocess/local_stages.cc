@@ -30,6 +30,7 @@ absl::Status LocalStages::LoadDrafter(const LocalOptions& options,
   }
   drafter.max_sequences = options.memory.max_sequences;
   drafter.reuse_prefixes = options.memory.reuse_prefixes;
+  drafter.draft_vocabulary = options.draft_vocabulary;
   ASSIGN_OR_RETURN(drafter_engine_,
                    drafter::DrafterEngine::Create(drafter, &verifier_engine_->features()));
   RETURN_IF_ERROR(verifier_engine_->SetFeatureLayers(drafter_engine_->feature_layers()));

@@ -80,6 +80,7 @@ struct LocalOptions {
   std::string drafter_folder;                    // Empty: no drafter.
   nn::FormatNames formats = {};                  // The target's.
   std::string drafter_weights;                   // Format, or "auto". Empty: as the target's.
+  int draft_vocabulary = 0;                      // As in DrafterOptions.
   nn::DeviceChoice device = {.device = "auto"};  // For both models.
   LocalMemory memory = {};
   bool show_progress = false;  // Show a progress bar while loading weights.
