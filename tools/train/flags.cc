@@ -65,6 +65,37 @@ ABSL_FLAG(
     int, mask_token, -1,
     "A token of the target that occurs in no text, for DFlash. -1: the token <|mask|>, <mask> or "
     "[MASK], if the tokenizer has one.");
+ABSL_FLAG(
+    int, draft_steps, 0,
+    "Tokens that an EAGLE-3 drafter drafts after each place in a text during training. 0: 7.");
+ABSL_FLAG(
+    int, draft_vocabulary, 0,
+    "Number of tokens that an EAGLE-3 or SpecBlock drafter can predict: those that the target "
+    "wrote most often in the teacher text. 0: all.");
+
+ABSL_FLAG(int, positions, 0, "Tokens that one block of a SpecBlock drafter predicts. 0: 4.");
+ABSL_FLAG(int, blocks, 2,
+          "Blocks that a SpecBlock drafter drafts after each place in a text during training.");
+ABSL_FLAG(std::string, block_positions, "same",
+          "Positions of the later blocks of a SpecBlock drafter. same: those of the first block. "
+          "path: greater by the number of tokens that lie between the blocks' starts.");
+ABSL_FLAG(double, position_decay, 1,
+          "Position k of a block counts this number to the power of k - 1 in the loss of a "
+          "SpecBlock drafter. The paper: 1. The authors' code: 0.8.");
+ABSL_FLAG(std::string, block_mask, "one",
+          "Whether a later block of a SpecBlock drafter counts in the loss. one: always. carry: if "
+          "the tokens before its start are predicted right.");
+ABSL_FLAG(
+    std::string, rank_loss, "plain",
+    "Loss of the rank head of a SpecBlock drafter. plain: that of the paper. ordinal: that of "
+    "the authors' code.");
+ABSL_FLAG(int64_t, rank_steps, -1,
+          "Steps before the rank head of a SpecBlock drafter learns. -1: a tenth of the run.");
+ABSL_FLAG(bool, no_shift, false,
+          "Ablation: train a SpecBlock drafter whose rows do not read the row before them.");
+ABSL_FLAG(bool, no_prefix_mask, false,
+          "Ablation: all positions of a SpecBlock drafter's blocks count in the loss, not only "
+          "those after right ones.");
 
 ABSL_FLAG(int, continuations, bastion::drafter::TransitionLimits().singles,
           "Maximum number of continuations to keep for a token.");
@@ -132,6 +163,30 @@ absl::StatusOr<LearningOptions> ReadLearningFlags() {
   return learning;
 }
 
+// Whether a flag has the second of its two values.
+absl::StatusOr<bool> IsSecond(const absl::Flag<std::string>& flag, const char* first,
+                              const char* second) {
+  const std::string value = absl::GetFlag(flag);
+  if (value == first || value == second) return value == second;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", flag.Name(), " is \"", value, "\"; it must be ", first, " or ", second));
+}
+
+absl::Status ReadSpecBlockFlags(DrafterShape& shape) {
+  shape.positions = absl::GetFlag(FLAGS_positions);
+  shape.shift = !absl::GetFlag(FLAGS_no_shift);
+  ASSIGN_OR_RETURN(shape.path_positions, IsSecond(FLAGS_block_positions, "same", "path"));
+  BlockLearning& learning = shape.learning;
+  learning.blocks = absl::GetFlag(FLAGS_blocks);
+  learning.position_decay = absl::GetFlag(FLAGS_position_decay);
+  learning.prefix_mask = !absl::GetFlag(FLAGS_no_prefix_mask);
+  ASSIGN_OR_RETURN(learning.carries_mask, IsSecond(FLAGS_block_mask, "one", "carry"));
+  ASSIGN_OR_RETURN(learning.ordinal_ranks, IsSecond(FLAGS_rank_loss, "plain", "ordinal"));
+  learning.rank_steps = absl::GetFlag(FLAGS_rank_steps);
+  RETURN_IF_ERROR(CheckPositive("blocks", learning.blocks));
+  return CheckPositive("position_decay", learning.position_decay);
+}
+
 absl::StatusOr<DrafterShape> ReadShapeFlags() {
   DrafterShape shape;
   shape.layers = absl::GetFlag(FLAGS_layers);
@@ -139,9 +194,13 @@ absl::StatusOr<DrafterShape> ReadShapeFlags() {
   shape.intermediate = absl::GetFlag(FLAGS_intermediate);
   shape.block = absl::GetFlag(FLAGS_block);
   shape.mask_token = absl::GetFlag(FLAGS_mask_token);
-  if (std::min({shape.layers, shape.hidden, shape.intermediate, shape.block}) < 0) {
+  shape.draft_steps = absl::GetFlag(FLAGS_draft_steps);
+  RETURN_IF_ERROR(ReadSpecBlockFlags(shape));
+  if (std::min({shape.layers, shape.hidden, shape.intermediate, shape.block, shape.draft_steps,
+                shape.positions}) < 0) {
     return absl::InvalidArgumentError(
-        "--layers, --hidden, --intermediate and --block must not be negative");
+        "--layers, --hidden, --intermediate, --block, --draft_steps and --positions must not be "
+        "negative");
   }
   ASSIGN_OR_RETURN(shape.feature_layers,
                    Numbers<int>(absl::GetFlag(FLAGS_feature_layers), "feature_layers",
@@ -224,6 +283,10 @@ absl::StatusOr<TrainOptions> ReadTrainFlags(const std::string& kind) {
   RETURN_IF_ERROR(CheckPositive("judge_prompts", options.judged.limit));
   ASSIGN_OR_RETURN(options.learning, ReadLearningFlags());
   ASSIGN_OR_RETURN(options.shape, ReadShapeFlags());
+  options.draft_vocabulary = absl::GetFlag(FLAGS_draft_vocabulary);
+  if (options.draft_vocabulary < 0) {
+    return absl::InvalidArgumentError("--draft_vocabulary must not be negative");
+  }
   return options;
 }
 
@@ -240,8 +303,12 @@ std::vector<FlagGroup> TrainFlagGroups() {
         "map_rate RATE", "vector_rate RATE", "decay_from FRACTION", "clip NORM", "judgements N",
         "judge_prompts N"}},
       {"The drafter of command KIND",
-       {"layers N", "hidden N", "intermediate N", "block N", "feature_layers LIST",
-        "mask_token ID"}},
+       {"layers N", "hidden N", "intermediate N", "block N", "feature_layers LIST", "mask_token ID",
+        "draft_steps N", "draft_vocabulary N"}},
+      {"SpecBlock drafters (command specblock)",
+       {"positions N", "blocks N", "block_positions same|path", "position_decay NUMBER",
+        "block_mask one|carry", "rank_loss plain|ordinal", "rank_steps N", "no_shift",
+        "no_prefix_mask"}},
       {"Command prior",
        {"continuations N", "pair_continuations N", "min_pair_count N", "max_entries N",
         "max_counted N"}},

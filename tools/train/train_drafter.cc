@@ -76,17 +76,30 @@ DrafterShape WithMaskToken(DrafterShape shape, const std::string& target) {
   return shape;
 }
 
+// The shape with the tokens that the drafter can predict.
+absl::StatusOr<DrafterShape> WithDraftTokens(DrafterShape shape, int count, int vocabulary,
+                                             absl::Span<const TeacherText> texts) {
+  if (count > vocabulary) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--draft_vocabulary is ", count, "; the target has only ", vocabulary, " tokens"));
+  }
+  const bool chooses = count > 0 && count < vocabulary;
+  if (chooses) shape.draft_tokens = FrequentTokens(texts, vocabulary, count);
+  return shape;
+}
+
 }  // namespace
 
 absl::Status TrainDrafter(const TrainOptions& options) {
   const int cores = static_cast<int>(UsableCores().size());
   at::set_num_threads(options.device.threads > 0 ? options.device.threads : cores);
   ASSIGN_OR_RETURN(const FrozenTarget target, FrozenTarget::Load(options.target));
-  ASSIGN_OR_RETURN(
-      const std::unique_ptr<TrainableDrafter> drafter,
-      MakeTrainableDrafter(options.kind, target, WithMaskToken(options.shape, options.target),
-                           options.learning.seed));
   ASSIGN_OR_RETURN(std::vector<TeacherText> texts, ReadTeacher(options.teacher, target));
+  ASSIGN_OR_RETURN(const DrafterShape shape,
+                   WithDraftTokens(WithMaskToken(options.shape, options.target),
+                                   options.draft_vocabulary, target.config.dims.vocabulary, texts));
+  ASSIGN_OR_RETURN(const std::unique_ptr<TrainableDrafter> drafter,
+                   MakeTrainableDrafter(options.kind, target, shape, options.learning.seed));
   TargetFeaturesOptions features;
   features.target_folder = options.target;
   features.formats = options.formats;

@@ -40,6 +40,7 @@ struct TrainOptions {
   bool resume = false;
   absl::Duration save_every = absl::Minutes(3);  // How often the state for `resume` is written.
   DrafterShape shape = {};
+  int draft_vocabulary = 0;  // How many tokens the drafter can predict, if it can choose. 0: all.
   LearningOptions learning = {};
   JudgedPrompts judged = {};
   nn::FormatNames formats = {};

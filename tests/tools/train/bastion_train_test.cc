@@ -74,6 +74,9 @@ class BastionTrainTest : public ::testing::Test {
             "--texts=2",
             "--layers=1",
             "--hidden=32",
+            "--feature_layers=1,2",
+            "--draft_steps=3",
+            "--draft_vocabulary=40",
             "--save_minutes=0",
             "--judgements=2",
             "--judge_prompts=2"};
@@ -84,7 +87,7 @@ class BastionTrainTest : public ::testing::Test {
 };
 
 TEST_F(BastionTrainTest, AKilledAndResumedRunEndsWithTheBitsOfAnUndisturbedOne) {
-  for (const char* kind : {"dflash", "autoregressive"}) {
+  for (const char* kind : {"dflash", "eagle3", "specblock", "autoregressive"}) {
     SCOPED_TRACE(kind);
     const std::string whole = absl::StrCat(kind, "_whole"), killed = absl::StrCat(kind, "_killed");
     ASSERT_EQ(Run(Training(kind, whole)), 0);

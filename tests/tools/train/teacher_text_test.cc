@@ -80,6 +80,14 @@ TEST_F(TeacherTextTest, TheInfoIsReadAsItWasWritten) {
   EXPECT_EQ(*read, info);
 }
 
+TEST(FrequentTokensTest, CountsWhatTheTargetWrote) {
+  const std::vector<TeacherText> texts = {{"a", {5, 5, 5, 2, 7}, 3}, {"b", {1, 7, 2, 4}, 1}};
+  EXPECT_EQ(FrequentTokens(texts, 9, 2), (std::vector<TokenId>{2, 7}));
+  // Token 4 occurs once. Token 0 is the lowest of those that do not occur.
+  EXPECT_EQ(FrequentTokens(texts, 9, 4), (std::vector<TokenId>{0, 2, 4, 7}));
+  EXPECT_EQ(FrequentTokens(texts, 9, 0), std::vector<TokenId>());
+}
+
 TEST(UsefulLengthTest, TextWithoutRepetitionIsKeptWhole) {
   std::vector<TokenId> tokens;
   for (int i = 0; i < 100; ++i) tokens.push_back(i);

@@ -32,9 +32,9 @@ struct Trained {
     config = *std::move(read);
     const DrafterShape shape = {.layers = config.dims.layers,
                                 .intermediate = config.dims.intermediate,
-                                .block = config.dflash.block_size,
-                                .feature_layers = config.dflash.target_layer_ids,
-                                .mask_token = config.dflash.mask_token};
+                                .block = config.drafter.dflash.block_size,
+                                .feature_layers = config.drafter.dflash.target_layer_ids,
+                                .mask_token = config.drafter.dflash.mask_token};
     auto created = TrainableDflash::Create(*target, shape, /*seed=*/1);
     EXPECT_TRUE(created.ok()) << created.status();
     drafter = *std::move(created);
@@ -54,7 +54,7 @@ struct Trained {
   [[nodiscard]] at::Tensor Features(int64_t tokens) const {
     const std::vector<float> all = golden.Floats("features");
     const auto width =
-        static_cast<int64_t>(config.dflash.target_layer_ids.size()) * config.dims.hidden;
+        static_cast<int64_t>(config.drafter.dflash.target_layer_ids.size()) * config.dims.hidden;
     return at::from_blob(const_cast<float*>(all.data()), {1, tokens, width}).clone();
   }
 
@@ -118,9 +118,9 @@ TEST_P(TrainableDflashTest, TheEngineReadsWhatTheTrainerSaved) {
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->kind, hub::ModelKind::kDflash);
   EXPECT_EQ(read->dims.layers, trained_.config.dims.layers);
-  EXPECT_EQ(read->dflash.block_size, trained_.config.dflash.block_size);
-  EXPECT_EQ(read->dflash.target_layer_ids, trained_.config.dflash.target_layer_ids);
-  EXPECT_EQ(read->dflash.mask_token, trained_.config.dflash.mask_token);
+  EXPECT_EQ(read->drafter.dflash.block_size, trained_.config.drafter.dflash.block_size);
+  EXPECT_EQ(read->drafter.dflash.target_layer_ids, trained_.config.drafter.dflash.target_layer_ids);
+  EXPECT_EQ(read->drafter.dflash.mask_token, trained_.config.drafter.dflash.mask_token);
   const auto checkpoint = hub::Checkpoint::Open(folder.path());
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
   const auto golden = hub::Checkpoint::Open(trained_.folder + "/drafter");

@@ -19,9 +19,10 @@ namespace {
 // Learns a matrix and a vector that produce the tokens of a text from their places.
 class LinearDrafter : public TrainableDrafter {
  public:
-  LinearDrafter() {
+  explicit LinearDrafter(int64_t constant = 0) {
     matrix_ = parameters_.AddMap("matrix.weight", 4, 3);
     vector_ = parameters_.AddOnes("vector.weight", 4);
+    parameters_.AddConstant("constant", at::full({2}, constant, at::kLong));
   }
   const Parameters& parameters() const override { return parameters_; }
   const std::vector<int>& feature_layers() const override { return layers_; }
@@ -163,6 +164,14 @@ TEST_F(TrainingRunTest, ThereMustBeARunToResume) {
   LinearDrafter drafter;
   const absl::Status status = TrainingRun(drafter, NextBatch, nullptr, Options(3, true)).Run();
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+}
+
+TEST_F(TrainingRunTest, AResumedRunMustHaveTheSameConstants) {
+  LinearDrafter first(/*constant=*/1), second(/*constant=*/2);
+  ASSERT_TRUE(TrainingRun(first, NextBatch, nullptr, Options(3)).Run().ok());
+  const absl::Status resumed = TrainingRun(second, NextBatch, nullptr, Options(5, true)).Run();
+  EXPECT_TRUE(absl::IsInvalidArgument(resumed)) << resumed;
+  EXPECT_TRUE(absl::StrContains(resumed.message(), "'constant.constant'")) << resumed;
 }
 
 TEST_F(TrainingRunTest, ALossThatIsNoNumberEndsTheRun) {

@@ -100,6 +100,7 @@ absl::Status TrainingRun::Step() {
   const int64_t step = counters_.steps + 1;  // Step 0 draws the first weights.
   Draws draws(options_.seed, step);
   ASSIGN_OR_RETURN(const TextBatch batch, next_(step, draws));
+  drafter_.BeginStep(step, done);
   const StepLoss loss = drafter_.AddGradients(batch, draws);
   if (!std::isfinite(loss.loss)) {
     return absl::DataLossError(
@@ -118,20 +119,21 @@ absl::Status TrainingRun::LogLosses(double gradient_norm) {
   StepLoss mean;
   for (const StepLoss& loss : unlogged_) {
     mean.loss += loss.loss;
+    mean.rank_loss += loss.rank_loss;
     mean.hits.resize(loss.hits.size());
     for (size_t i = 0; i < loss.hits.size(); ++i) mean.hits[i] += loss.hits[i];
   }
   const auto count = static_cast<double>(unlogged_.size());
   mean.loss /= count;
+  mean.rank_loss /= count;
   for (double& hits : mean.hits) hits /= count;
   unlogged_.clear();
   ShowProgress(mean.loss);
-  return Log({{"step", counters_.steps},
-              {"seconds", absl::ToDoubleSeconds(Spent())},
-              {"labels", counters_.labels},
-              {"loss", mean.loss},
-              {"hits", mean.hits},
-              {"gradient_norm", gradient_norm}});
+  nlohmann::json entry = {{"step", counters_.steps},    {"seconds", absl::ToDoubleSeconds(Spent())},
+                          {"labels", counters_.labels}, {"loss", mean.loss},
+                          {"hits", mean.hits},          {"gradient_norm", gradient_norm}};
+  if (mean.rank_loss > 0) entry["rank_loss"] = mean.rank_loss;
+  return Log(entry);
 }
 
 absl::Status TrainingRun::Measure() {

@@ -30,7 +30,7 @@ struct TrainingCounters {
                                              const std::string& path);
 
 // Restores parameters and optimizer in place. NOT_FOUND without a file. INVALID_ARGUMENT for the
-// state of a drafter of another shape; the message names the tensor.
+// state of a drafter of another shape or with other constants; the message names the tensor.
 [[nodiscard]] absl::StatusOr<TrainingCounters> LoadTrainingState(const Parameters& parameters,
                                                                  Optimizer& optimizer,
                                                                  const std::string& path);

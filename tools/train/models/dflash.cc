@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "tools/train/models/anchors.h"
 #include "tools/train/models/drafter_files.h"
 #include "tools/train/models/head_loss.h"
 
@@ -21,18 +22,19 @@ double DecayLength(int block) { return block <= 8 ? 4 : block <= 12 ? 5 : 7; }
 
 absl::Status CheckShape(const hub::ModelConfig& target, const hub::ModelConfig& drafter) {
   const ModelDims& dims = target.dims;
-  for (const int layer : drafter.dflash.target_layer_ids) {
+  for (const int layer : drafter.drafter.dflash.target_layer_ids) {
     if (layer >= 0 && layer < dims.layers) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "--feature_layers names layer ", layer, "; the target has layers 0 to ", dims.layers - 1));
   }
-  if (drafter.dflash.mask_token < 0 || drafter.dflash.mask_token >= dims.vocabulary) {
+  if (drafter.drafter.dflash.mask_token < 0 ||
+      drafter.drafter.dflash.mask_token >= dims.vocabulary) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--mask_token is ", drafter.dflash.mask_token,
+        absl::StrCat("--mask_token is ", drafter.drafter.dflash.mask_token,
                      "; it must be a token of the target that occurs in no text, from 0 to ",
                      dims.vocabulary - 1));
   }
-  if (drafter.dflash.block_size < 2) {
+  if (drafter.drafter.dflash.block_size < 2) {
     return absl::InvalidArgumentError("--block must be at least 2");
   }
   return absl::OkStatus();
@@ -53,7 +55,7 @@ hub::ModelConfig ConfigFor(const hub::ModelConfig& target, const DrafterShape& s
   config.blocks.rope = hub::RopeConfig();
   config.blocks.rope.theta = target.blocks.rope.theta;
   config.blocks.rope.dims = config.dims.head_dim;
-  hub::DFlashConfig& dflash = config.dflash;
+  hub::DFlashConfig& dflash = config.drafter.dflash;
   dflash.block_size = shape.block > 0 ? shape.block : kDefaultBlock;
   dflash.num_target_layers = target.dims.layers;
   dflash.target_layer_ids = shape.feature_layers;
@@ -62,11 +64,6 @@ hub::ModelConfig ConfigFor(const hub::ModelConfig& target, const DrafterShape& s
   }
   dflash.mask_token = shape.mask_token;
   return config;
-}
-
-// [B, A, n] For each anchor, the positions anchor + offset, …, anchor + offset + n − 1.
-at::Tensor PositionsFrom(const at::Tensor& anchors, int64_t offset, int64_t count) {
-  return anchors.unsqueeze(-1) + at::arange(offset, offset + count, at::kLong);
 }
 
 // [B, 1, A K, T + A K] True where a block's row sees: the context before its anchor, and the block.
@@ -96,7 +93,7 @@ TrainableDflash::TrainableDflash(const FrozenTarget& target, const hub::ModelCon
     : target_(target),
       config_(config),
       parameters_(seed),
-      rotary_(config.blocks.rope, config.max_positions + config.dflash.block_size) {
+      rotary_(config.blocks.rope, config.max_positions + config.drafter.dflash.block_size) {
   const int64_t hidden = config.dims.hidden;
   const int64_t features = hidden * static_cast<int64_t>(feature_layers().size());
   fuse_ = parameters_.AddMap("fc.weight", hidden, features);
@@ -105,8 +102,9 @@ TrainableDflash::TrainableDflash(const FrozenTarget& target, const hub::ModelCon
   for (int layer = 0; layer < config.dims.layers; ++layer) {
     layers_.emplace_back(parameters_, absl::StrCat("layers.", layer, "."), config);
   }
-  const int positions = config.dflash.block_size - 1;
-  decay_ = at::exp(at::arange(positions, at::kFloat) / -DecayLength(config.dflash.block_size));
+  const int positions = config.drafter.dflash.block_size - 1;
+  decay_ =
+      at::exp(at::arange(positions, at::kFloat) / -DecayLength(config.drafter.dflash.block_size));
   decay_ = decay_ / decay_.sum();
 }
 
@@ -117,38 +115,27 @@ absl::Status TrainableDflash::BeginWithTarget() {
   fuse_.mul_(0.1).narrow(1, fuse_.size(1) - hidden, hidden).add_(at::eye(hidden));
   const int skipped = target_.config.dims.layers - config_.dims.layers;
   for (const Parameter& parameter : parameters_.all()) {
-    std::string name = parameter.name;
+    const std::string& name = parameter.name;
     if (!absl::StartsWith(name, "layers.")) continue;
     const size_t dot = name.find('.', sizeof("layers.") - 1);
     const int layer = std::stoi(name.substr(sizeof("layers.") - 1)) + skipped;
-    name = absl::StrCat(target_.config.names.blocks, layer, name.substr(dot));
-    if (layer < 0 || !target_.checkpoint->Has(name)) continue;
     // A smaller feed-forward layer begins with the first units of the target's.
-    const absl::StatusOr<hub::TensorView> view = target_.checkpoint->Find(name);
-    RETURN_IF_ERROR(view.status());
-    ASSIGN_OR_RETURN(at::Tensor values, ReadTensor(*target_.checkpoint, name, view->shape));
-    at::Tensor to = parameter.value;
-    for (int64_t d = 0; d < to.dim(); ++d) {
-      const int64_t common = std::min(to.size(d), values.size(d));
-      to = to.narrow(d, 0, common);
-      values = values.narrow(d, 0, common);
-    }
-    to.copy_(values);
-    if (absl::EndsWith(name, target_.config.names.attention_norm + ".weight")) {
-      context_norm_.copy_(values);
-    }
+    RETURN_IF_ERROR(target_.CopyFromLayer(layer, name.substr(dot + 1), parameter.value));
   }
+  RETURN_IF_ERROR(target_.CopyFromLayer(target_.config.dims.layers - 1,
+                                        target_.config.names.attention_norm + ".weight",
+                                        context_norm_));
   if (target_.config.blocks.norm == hub::NormKind::kRms) final_norm_.copy_(target_.final_norm);
   return absl::OkStatus();
 }
 
 at::Tensor TrainableDflash::Forward(const at::Tensor& features, const at::Tensor& tokens,
                                     const at::Tensor& anchors) const {
-  const int64_t block = config_.dflash.block_size;
+  const int64_t block = config_.drafter.dflash.block_size;
   const double epsilon = config_.blocks.norm_epsilon;
   const at::Tensor context = RmsNorm(at::linear(features, fuse_), context_norm_, epsilon);
   const at::Tensor masks = at::full({tokens.size(0), tokens.size(1), block - 1},
-                                    config_.dflash.mask_token, tokens.options());
+                                    config_.drafter.dflash.mask_token, tokens.options());
   const at::Tensor ids = at::cat({tokens.unsqueeze(-1), masks}, -1).flatten(1);
   at::Tensor x = at::embedding(target_.embedding, ids);  // [B, A K, C]
   const Rotation context_rotation = rotary_.At(at::arange(features.size(1), at::kLong));
@@ -165,23 +152,9 @@ at::Tensor TrainableDflash::Forward(const at::Tensor& features, const at::Tensor
       .narrow(2, 1, block - 1);
 }
 
-at::Tensor TrainableDflash::DrawAnchors(const TextBatch& batch, Draws& draws) const {
-  const int64_t texts = batch.tokens.size(0);
-  const at::Tensor anchors = at::empty({texts, kAnchors}, at::kLong);
-  int64_t* const places = anchors.data_ptr<int64_t>();
-  for (int64_t b = 0; b < texts; ++b) {
-    const auto first = batch.prompts[b].item<int64_t>();
-    const int64_t last = batch.lengths[b].item<int64_t>() - config_.dflash.block_size;
-    int64_t* const row = places + b * kAnchors;
-    std::generate_n(row, kAnchors, [&] { return first + draws.Below(last - first + 1); });
-    std::sort(row, row + kAnchors);
-  }
-  return anchors;
-}
-
 StepLoss TrainableDflash::AddGradients(const TextBatch& batch, Draws& draws) {
-  const int64_t positions = config_.dflash.block_size - 1;
-  const at::Tensor anchors = DrawAnchors(batch, draws);  // [B, A]
+  const int64_t positions = config_.drafter.dflash.block_size - 1;
+  const at::Tensor anchors = DrawAnchors(batch, kAnchors, positions, draws);  // [B, A]
   const auto longest = anchors.max().item<int64_t>();
   const at::Tensor rows =
       Forward(batch.features.narrow(1, 0, longest), batch.tokens.gather(1, anchors), anchors);
@@ -204,11 +177,11 @@ StepLoss TrainableDflash::AddGradients(const TextBatch& batch, Draws& draws) {
 
 nlohmann::json TrainableDflash::Config() const {
   nlohmann::json json = DecoderConfigJson(config_);
-  json["block_size"] = config_.dflash.block_size;
-  json["num_target_layers"] = config_.dflash.num_target_layers;
+  json["block_size"] = config_.drafter.dflash.block_size;
+  json["num_target_layers"] = config_.drafter.dflash.num_target_layers;
   json["layer_types"] = std::vector<std::string>(config_.dims.layers, "full_attention");
-  json["dflash_config"] = {{"target_layer_ids", config_.dflash.target_layer_ids},
-                           {"mask_token_id", config_.dflash.mask_token}};
+  json["dflash_config"] = {{"target_layer_ids", config_.drafter.dflash.target_layer_ids},
+                           {"mask_token_id", config_.drafter.dflash.mask_token}};
   return json;
 }
 

@@ -26,9 +26,9 @@ class TrainableDflash final : public TrainableDrafter {
 
   const Parameters& parameters() const override { return parameters_; }
   const std::vector<int>& feature_layers() const override {
-    return config_.dflash.target_layer_ids;
+    return config_.drafter.dflash.target_layer_ids;
   }
-  int min_written() const override { return 3 * config_.dflash.block_size; }
+  int min_written() const override { return 3 * config_.drafter.dflash.block_size; }
   StepLoss AddGradients(const TextBatch& batch, Draws& draws) override;
   nlohmann::json Config() const override;
 
@@ -44,8 +44,6 @@ class TrainableDflash final : public TrainableDrafter {
   // Copies what fits from the target's last layers, so that the context's keys and values begin
   // close to the target's own.
   [[nodiscard]] absl::Status BeginWithTarget();
-  // [B, A] Sorted positions of anchors whose P labels are written by the target.
-  [[nodiscard]] at::Tensor DrawAnchors(const TextBatch& batch, Draws& draws) const;
 
   const FrozenTarget& target_;
   const hub::ModelConfig config_;

@@ -79,6 +79,9 @@ absl::Status SaveDrafter(const TrainableDrafter& drafter, const std::string& fol
     rounded.push_back(parameter.value.detach().to(at::kBFloat16));
     tensors.push_back(FileTensor(parameter.name, rounded.back()));
   }
+  for (const Parameter& constant : drafter.parameters().constants()) {
+    tensors.push_back(FileTensor(constant.name, constant.value));
+  }
   RETURN_IF_ERROR(hub::WriteSafetensors(tensors, absl::StrCat(folder, "/model.safetensors")));
   return WriteText(drafter.Config().dump(2) + "\n", absl::StrCat(folder, "/config.json"));
 }

@@ -21,8 +21,8 @@ namespace bastion::train {
 // must outlive it.
 [[nodiscard]] hub::NamedTensor FileTensor(std::string name, const at::Tensor& tensor);
 
-// Writes config.json, and model.safetensors in bf16. Creates the folder. Errors: the system's; they
-// name the path.
+// Writes config.json, and model.safetensors with the parameters in bf16. Creates the folder.
+// Errors: the system's; they name the path.
 [[nodiscard]] absl::Status SaveDrafter(const TrainableDrafter& drafter, const std::string& folder);
 
 }  // namespace bastion::train

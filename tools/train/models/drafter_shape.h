@@ -10,6 +10,16 @@
 
 namespace bastion::train {
 
+// How a SpecBlock drafter learns (block_loss.h).
+struct BlockLearning {
+  int blocks = 2;              // M: blocks after each anchor.
+  double position_decay = 1;   // Position k of a block counts this to the power of k - 1.
+  bool prefix_mask = true;     // A position counts while the positions before it are right.
+  bool carries_mask = false;   // A later block counts if its start does. False: always.
+  bool ordinal_ranks = false;  // The rank head learns as in the authors' code, not the paper.
+  int64_t rank_steps = -1;     // Steps before the rank head learns. -1: a tenth of the run.
+};
+
 struct DrafterShape {
   int layers = 0;
   int hidden = 0;        // Width of the residual stream, if it may differ from the target's.
@@ -17,6 +27,14 @@ struct DrafterShape {
   int block = 0;         // Tokens of one draft forward, the root included.
   std::vector<int> feature_layers = {};  // Layers of the target whose outputs it reads.
   TokenId mask_token = kNoToken;         // kNoToken: the default.
+  int draft_steps = 0;                   // Tokens of a chain, if one forward drafts one token.
+  // The tokens that it can predict, ascending. Empty: all.
+  std::vector<TokenId> draft_tokens = {};
+  // ---- SpecBlock ----
+  int positions = 0;            // K: tokens that one block predicts.
+  bool path_positions = false;  // A later block's positions also count the tokens before its start.
+  bool shift = true;            // A row also reads the row before it. False: for ablations.
+  BlockLearning learning = {};
 };
 
 }  // namespace bastion::train

@@ -1,10 +1,14 @@
 #include "tools/train/models/frozen_target.h"
 
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "kernels/ops/pack.h"
 #include "tools/train/models/layers.h"
 
 namespace bastion::train {
+
 absl::StatusOr<at::Tensor> ReadTensor(const hub::Checkpoint& checkpoint, const std::string& name,
                                       const std::vector<int64_t>& shape) {
   ASSIGN_OR_RETURN(const hub::TensorView view, checkpoint.Tensor(name, shape));
@@ -35,6 +39,20 @@ absl::StatusOr<FrozenTarget> FrozenTarget::Load(const std::string& folder) {
     ASSIGN_OR_RETURN(target.final_norm_bias, read(names.final_norm + ".bias", {hidden}));
   }
   return target;
+}
+
+absl::Status FrozenTarget::CopyFromLayer(int layer, const std::string& name, at::Tensor to) const {
+  const std::string tensor = absl::StrCat(config.names.blocks, layer, ".", name);
+  if (layer < 0 || !checkpoint->Has(tensor)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const hub::TensorView view, checkpoint->Find(tensor));
+  ASSIGN_OR_RETURN(at::Tensor values, ReadTensor(*checkpoint, tensor, view.shape));
+  for (int64_t d = 0; d < to.dim(); ++d) {
+    const int64_t common = std::min(to.size(d), values.size(d));
+    to = to.narrow(d, 0, common);
+    values = values.narrow(d, 0, common);
+  }
+  to.copy_(values);
+  return absl::OkStatus();
 }
 
 at::Tensor FrozenTarget::HeadInput(const at::Tensor& outputs) const {

@@ -27,6 +27,10 @@ struct FrozenTarget {
   // [N, C] The rows that the LM head reads, from outputs of the last layer.
   [[nodiscard]] at::Tensor HeadInput(const at::Tensor& outputs) const;
 
+  // Copies the tensor `name` of a layer to `to`, which has as many dimensions: the part that both
+  // have. Leaves `to` as it is if the target has no such tensor. Errors: those of ReadTensor.
+  [[nodiscard]] absl::Status CopyFromLayer(int layer, const std::string& name, at::Tensor to) const;
+
   std::string folder;
   hub::ModelConfig config;
   std::shared_ptr<const hub::Checkpoint> checkpoint;

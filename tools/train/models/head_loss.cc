@@ -24,8 +24,10 @@ HeadLoss AddHeadGradients(const HeadLossArgs& args) {
       const at::Tensor labels = args.labels.narrow(0, first, count).unsqueeze(-1);
       const at::Tensor log_q = at::log_softmax(at::linear(rows.narrow(0, first, count), head), -1);
       at::Tensor p = at::softmax(at::linear(args.teacher.narrow(0, first, count), args.head), -1);
-      p.mul_(1 - args.hard_share)
-          .scatter_add_(-1, labels, at::full({count, 1}, args.hard_share, p.options()));
+      if (args.hard_share > 0) {
+        p.mul_(1 - args.hard_share)
+            .scatter_add_(-1, labels, at::full({count, 1}, args.hard_share, p.options()));
+      }
       losses.push_back(-at::linalg_vecdot(p, log_q));
       hits.push_back(log_q.argmax(-1, /*keepdim=*/true).eq(labels).squeeze(-1));
       const at::Tensor difference = log_q.exp().sub_(p);

@@ -10,12 +10,12 @@ namespace bastion::train {
 struct HeadLossArgs {
   at::Tensor rows;           // [N, C] The drafter's normed outputs; records gradients.
   at::Tensor teacher;        // [N, C] The target's inputs of its head for the same predictions.
-  at::Tensor labels;         // [N] int64: the tokens of the text
+  at::Tensor labels;         // [N] int64: the tokens of the text, as rows of the head. −1: none.
   at::Tensor weights;        // [N] How much each row counts.
-  at::Tensor head;           // [V, C] The target's.
+  at::Tensor head;           // [V, C] The target's, or its rows for the tokens of own_head.
   at::Tensor own_head = {};  // [V, C'] The drafter's, if it has one: rows are [N, C'].
   // The wanted distribution is this share on the label and the rest on the target's distribution at
-  // temperature 1.
+  // temperature 1. 0 if there are rows without a label.
   double hard_share = 0.5;
 };
 

@@ -57,9 +57,11 @@ DecoderLayer::DecoderLayer(Parameters& parameters, const std::string& prefix,
   const auto norm = [&](const std::string& name, int64_t width) {
     return parameters.AddOnes(prefix + name + ".weight", width);
   };
-  query_ = map(names.query, query_width, hidden);
-  key_ = map(names.key, kv_width, hidden);
-  value_ = map(names.value, kv_width, hidden);
+  const hub::JoinConfig& join = config.blocks.join;
+  const int64_t read = join.feeds_qkv ? join.parts * hidden : hidden;
+  query_ = map(names.query, query_width, read);
+  key_ = map(names.key, kv_width, read);
+  value_ = map(names.value, kv_width, read);
   output_ = zeros(names.output, hidden, query_width);
   if (config.blocks.query_key_norm) {
     query_norm_ = norm(names.query_norm, head_dim_);
@@ -90,15 +92,21 @@ KeysValues DecoderLayer::Project(const at::Tensor& normed, const Rotation& rotat
   return {keys.transpose(1, 2), Heads(normed, value_).transpose(1, 2)};
 }
 
+at::Tensor DecoderLayer::Queries(const at::Tensor& normed, const Rotation& rotation) const {
+  return Rotate(HeadNorm(Heads(normed, query_), query_norm_), rotation).transpose(1, 2);
+}
+
 at::Tensor DecoderLayer::Forward(const at::Tensor& x, const at::Tensor& normed,
                                  const Rotation& rotation, const KeysValues& visible,
                                  const std::optional<at::Tensor>& mask) const {
-  const at::Tensor queries =
-      Rotate(HeadNorm(Heads(normed, query_), query_norm_), rotation).transpose(1, 2);
   const at::Tensor attended = at::scaled_dot_product_attention(
-      queries, visible.keys.repeat_interleave(group_, 1),
+      Queries(normed, rotation), visible.keys.repeat_interleave(group_, 1),
       visible.values.repeat_interleave(group_, 1), mask, /*dropout_p=*/0,
       /*is_causal=*/!mask.has_value());
+  return Finish(x, attended);
+}
+
+at::Tensor DecoderLayer::Finish(const at::Tensor& x, const at::Tensor& attended) const {
   const at::Tensor summed = x + at::linear(attended.transpose(1, 2).flatten(-2), output_);
   const at::Tensor mlp_input = RmsNorm(summed, mlp_norm_, epsilon_);
   const at::Tensor inner = at::silu(at::linear(mlp_input, gate_)) * at::linear(mlp_input, up_);

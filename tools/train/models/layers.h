@@ -41,7 +41,8 @@ struct KeysValues {
 };
 
 // A decoder block with RMS norms, attention without biases and a gated MLP: the block of Qwen3,
-// and of Llama without query_key_norm.
+// and of Llama without query_key_norm. With join.feeds_qkv, the attention of EAGLE-3 reads rows of
+// twice the width, which the caller joins: "normed" rows are [B, T, 2 C].
 class DecoderLayer {
  public:
   // Adds the block's parameters under `prefix`, e.g. "layers.0.". The matrices that write to the
@@ -52,6 +53,10 @@ class DecoderLayer {
   [[nodiscard]] at::Tensor InputNorm(const at::Tensor& x) const;
   // Keys and values of normed rows [B, T, C].
   [[nodiscard]] KeysValues Project(const at::Tensor& normed, const Rotation& rotation) const;
+  // Queries [B, H, T, D] of normed rows.
+  [[nodiscard]] at::Tensor Queries(const at::Tensor& normed, const Rotation& rotation) const;
+  // The block on rows x [B, T, C] after attention, which returned `attended` [B, H, T, D].
+  [[nodiscard]] at::Tensor Finish(const at::Tensor& x, const at::Tensor& attended) const;
   // The block on rows x [B, T, C] that see `visible`. mask [.., T, S]: true where a row sees a key.
   // Without a mask, row t sees keys 0 to t.
   [[nodiscard]] at::Tensor Forward(const at::Tensor& x, const at::Tensor& normed,

@@ -1,4 +1,4 @@
-// Parameters: the tensors of a drafter that training changes, under the names of its checkpoint.
+// Parameters: the tensors of a drafter's checkpoint: those that training changes, and constants.
 #ifndef BASTION_TOOLS_TRAIN_MODELS_PARAMETERS_H_
 #define BASTION_TOOLS_TRAIN_MODELS_PARAMETERS_H_
 
@@ -52,7 +52,13 @@ class Parameters {
     }
   }
 
+  // Adds a tensor that training does not change. `values`: contiguous, of int64.
+  void AddConstant(const std::string& name, const at::Tensor& values) {
+    constants_.push_back({name, values});
+  }
+
   [[nodiscard]] const std::vector<Parameter>& all() const { return all_; }
+  [[nodiscard]] const std::vector<Parameter>& constants() const { return constants_; }
 
  private:
   at::Tensor Add(Parameter parameter) {
@@ -68,7 +74,7 @@ class Parameters {
   }
 
   Draws draws_;
-  std::vector<Parameter> all_;
+  std::vector<Parameter> all_, constants_;
 };
 
 }  // namespace bastion::train

@@ -30,6 +30,7 @@ struct StepLoss {
   double loss = 0;           // nats per label
   int64_t labels = 0;        // Tokens that the drafter had to predict.
   std::vector<double> hits;  // For each position, how often the most probable token was the label.
+  double rank_loss = 0;      // nats per label of the rank head. 0: it does not learn.
 };
 
 class TrainableDrafter {
@@ -42,6 +43,8 @@ class TrainableDrafter {
   // Texts in which the target wrote fewer tokens are left out.
   [[nodiscard]] virtual int min_written() const = 0;
 
+  // Says which step AddGradients is called for next, and what fraction of the run is over.
+  virtual void BeginStep(int64_t /*step*/, double /*done*/) {}
   // Adds the gradients of the loss on `batch` to the parameters. Draws where it looks.
   virtual StepLoss AddGradients(const TextBatch& batch, Draws& draws) = 0;
 

@@ -3,6 +3,8 @@
 #include "absl/strings/str_cat.h"
 #include "tools/train/models/autoregressive.h"
 #include "tools/train/models/dflash.h"
+#include "tools/train/models/eagle.h"
+#include "tools/train/models/specblock.h"
 
 namespace bastion::train {
 namespace {
@@ -22,6 +24,8 @@ struct Kind {
 constexpr Kind kKinds[] = {
     {"autoregressive", Make<TrainableAutoregressive>},
     {"dflash", Make<TrainableDflash>},
+    {"eagle3", Make<TrainableEagle>},
+    {"specblock", Make<TrainableSpecBlock>},
 };
 
 }  // namespace

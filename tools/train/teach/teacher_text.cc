@@ -1,8 +1,10 @@
 #include "tools/train/teach/teacher_text.h"
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -132,6 +134,21 @@ absl::StatusOr<std::vector<TeacherText>> ReadTeacherTexts(const std::string& fol
     return absl::OkStatus();
   }));
   return texts;
+}
+
+std::vector<TokenId> FrequentTokens(absl::Span<const TeacherText> texts, int vocabulary,
+                                    int count) {
+  std::vector<int64_t> counts(vocabulary);
+  for (const TeacherText& text : texts) {
+    for (size_t i = text.prompt_tokens; i < text.tokens.size(); ++i) ++counts[text.tokens[i]];
+  }
+  std::vector<TokenId> tokens(vocabulary);
+  std::iota(tokens.begin(), tokens.end(), 0);
+  std::stable_sort(tokens.begin(), tokens.end(),
+                   [&](TokenId a, TokenId b) { return counts[a] > counts[b]; });
+  tokens.resize(count);
+  std::sort(tokens.begin(), tokens.end());
+  return tokens;
 }
 
 absl::StatusOr<int64_t> RepairTeacherTexts(const std::string& folder) {

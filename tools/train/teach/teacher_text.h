@@ -52,6 +52,10 @@ struct TeacherInfo {
 [[nodiscard]] absl::StatusOr<std::vector<TeacherText>> ReadTeacherTexts(const std::string& folder,
                                                                         int vocabulary);
 
+// The `count` tokens that the target wrote most often, ascending. Ties go to the lowest ids.
+[[nodiscard]] std::vector<TokenId> FrequentTokens(absl::Span<const TeacherText> texts,
+                                                  int vocabulary, int count);
+
 // Removes a last line without an end, and returns the number of lines. 0 without a file. The
 // system's error if the file cannot be changed.
 [[nodiscard]] absl::StatusOr<int64_t> RepairTeacherTexts(const std::string& folder);

@@ -1,0 +1,400 @@
+// The training forward of SpecBlock equals the serving engine's, and a forward that caches nothing.
+#include "kernels/torch/torch.h"
+// After torch.h.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "drafter_service/engine/drafter_engine.h"
+#include "engine/program/local_device.h"
+#include "tests/support/golden_file.h"
+#include "tests/support/temp_folder.h"
+#include "tests/tools/train/plain_specblock.h"
+#include "tools/train/models/anchors.h"
+#include "tools/train/models/block_loss.h"
+#include "tools/train/models/drafter_files.h"
+#include "tools/train/models/specblock.h"
+
+namespace bastion::train {
+namespace {
+
+constexpr int kTextTokens = 30;
+constexpr int64_t kAnchors = 64;
+constexpr TokenId kLikely = 4;  // Drafter and target predict it more often than other tokens.
+
+struct SpecBlockCase {
+  std::string name;
+  std::string golden;
+  DrafterShape shape;
+  int draft_vocabulary;  // 0: all tokens
+};
+
+void PrintTo(const SpecBlockCase& test, std::ostream* out) { *out << test.name; }
+
+class TrainableSpecBlockTest : public ::testing::TestWithParam<SpecBlockCase> {
+ protected:
+  void SetUp() override {
+    at::set_num_threads(1);
+    at::manual_seed(7);
+    target_folder_ = testing::GoldenFolder(GetParam().golden) + "/target";
+    auto target = FrozenTarget::Load(target_folder_);
+    ASSERT_TRUE(target.ok()) << target.status();
+    target_ = *std::move(target);
+    target_.head = target_.head.clone();
+    target_.head[kLikely].mul_(4);
+    shape_ = GetParam().shape;
+    // Every third token.
+    for (int i = 0; i < GetParam().draft_vocabulary; ++i) shape_.draft_tokens.push_back(3 * i + 1);
+    columns_ = shape_.draft_tokens;
+    for (TokenId token = 0; shape_.draft_tokens.empty() && token < vocabulary(); ++token) {
+      columns_.push_back(token);
+    }
+    drafter_ = Make(shape_);
+    ASSERT_NE(drafter_, nullptr);
+    batch_.tokens = at::randint(vocabulary(), {2, kTextTokens}, at::kLong);
+    batch_.prompts = at::tensor({3, 9}).to(at::kLong);
+    batch_.lengths = at::tensor({kTextTokens, 26}).to(at::kLong);
+    const auto width = static_cast<int64_t>(drafter_->feature_layers().size()) * hidden();
+    batch_.features = at::randn({2, kTextTokens, width});
+    batch_.head_input = at::randn({2, kTextTokens, hidden()});
+  }
+
+  // Equal shapes have equal weights.
+  [[nodiscard]] std::unique_ptr<TrainableSpecBlock> Make(const DrafterShape& shape) const {
+    auto drafter = TrainableSpecBlock::Create(target_, shape, /*seed=*/1);
+    EXPECT_TRUE(drafter.ok()) << drafter.status();
+    if (!drafter.ok()) return nullptr;
+    // No norm and no shift is the identity, and every weight is one of bf16.
+    int64_t number = 0;
+    for (const Parameter& parameter : (*drafter)->parameters().all()) {
+      at::manual_seed(++number);
+      at::Tensor values = parameter.value.detach();
+      if (values.dim() == 1) values = values + 0.2 * at::randn(values.sizes());
+      if (absl::StartsWith(parameter.name, "shift_proj.") && shape.shift) {
+        values = values + 0.2 * at::randn(values.sizes());
+      }
+      (*drafter)->parameters().Set(parameter.name, values.to(at::kBFloat16).to(at::kFloat));
+    }
+    return *std::move(drafter);
+  }
+
+  [[nodiscard]] int vocabulary() const { return target_.config.dims.vocabulary; }
+  [[nodiscard]] int64_t hidden() const { return target_.config.dims.hidden; }
+  [[nodiscard]] int64_t places() const { return shape_.positions > 0 ? shape_.positions : 4; }
+
+  // Saves the drafter and loads it into the engine.
+  void Serve(FeatureSource& features) {
+    ASSERT_TRUE(SaveDrafter(*drafter_, folder_.path()).ok());
+    auto device = nn::OpenLocalDevice(1);
+    ASSERT_TRUE(device.ok()) << device.status();
+    device_ = *std::move(device);
+    drafter::DrafterOptions options;
+    options.drafter_folder = folder_.path();
+    options.target_folder = target_folder_;
+    options.engine = {nn::FormatsFor(WeightFormat::kF32), device_.device, /*kv_tokens=*/1024};
+    auto engine = drafter::DrafterEngine::Create(options, &features);
+    ASSERT_TRUE(engine.ok()) << engine.status();
+    engine_ = *std::move(engine);
+  }
+
+  // Compares one block of the engine with states [K, C].
+  void ExpectBlock(const Marginals& served, const at::Tensor& states) const {
+    const at::Tensor normed = drafter_->Normed(states);
+    const at::Tensor logits = at::linear(normed, drafter_->head());
+    const at::Tensor log_q = at::log_softmax(logits, -1);
+    const at::Tensor top = std::get<0>(logits.topk(drafter_->rank_top()));
+    const at::Tensor classes = drafter_->RankLogits(normed, top).argmax(-1);
+    ASSERT_EQ(served.positions, places());
+    ASSERT_EQ(served.candidates, static_cast<int>(columns_.size()));
+    for (int k = 0; k < served.positions; ++k) {
+      EXPECT_EQ(served.bucket(k), classes[k].item<int64_t>()) << "row " << k;
+      for (int rank = 0; rank < served.candidates; ++rank) {
+        const auto at = std::lower_bound(columns_.begin(), columns_.end(), served.token(k, rank));
+        ASSERT_TRUE(at != columns_.end() && *at == served.token(k, rank));
+        ASSERT_NEAR(log_q[k][at - columns_.begin()].item<float>(), served.log_prob(k, rank), 1e-4)
+            << "row " << k << ", token " << *at;
+      }
+    }
+  }
+
+  // Expands the root, then the start of each later block, and compares each with its states
+  // [1, 1, K, C]. `starts` are rows from 1.
+  void ExpectServed(const at::Tensor& text, int64_t anchor, const std::vector<int64_t>& starts,
+                    const std::vector<at::Tensor>& states) const {
+    const at::Tensor tokens = text.to(at::kInt).contiguous();
+    const TokenId* const ids = tokens.const_data_ptr<TokenId>();
+    Frontier frontier;
+    frontier.sequence = {static_cast<uint64_t>(anchor), 0};
+    frontier.committed = static_cast<Position>(anchor);
+    frontier.root = ids[anchor];
+    frontier.new_tokens.assign(ids, ids + anchor);
+    frontier.candidates = static_cast<int>(columns_.size());
+    std::vector<TokenId> path;
+    int64_t token = anchor;
+    for (size_t block = 0; block < states.size(); ++block) {
+      SCOPED_TRACE(block);
+      frontier.paths = {path};
+      const auto drafts = engine_->Expand({frontier});
+      ASSERT_TRUE(drafts.ok()) << drafts.status();
+      ASSERT_TRUE(drafts->at(0).status.ok()) << drafts->at(0).status;
+      const Marginals& served = drafts->at(0).marginals.at(0);
+      ASSERT_NO_FATAL_FAILURE(ExpectBlock(served, states[block][0][0]));
+      frontier.new_tokens.clear();
+      if (block == starts.size()) break;
+      // The tokens before the start are the likeliest ones. The start is the token of the text.
+      for (int k = 0; k + 1 < starts[block]; ++k) path.push_back(served.token(k, 0));
+      token += starts[block];
+      path.push_back(ids[token]);
+    }
+  }
+
+  // The loss and its gradients, from blocks without caches.
+  struct PlainLoss {
+    at::Tensor loss;
+    int64_t labels = 0;
+  };
+  [[nodiscard]] PlainLoss LossOfPlainBlocks(const std::vector<at::Tensor>& outputs,  // [n, K, C]
+                                            const std::vector<at::Tensor>& teacher,
+                                            const std::vector<int64_t>& starts) const {
+    const BlockLearning& learning = shape_.learning;
+    const at::Tensor columns =
+        at::tensor(std::vector<int64_t>(columns_.begin(), columns_.end()), at::kLong);
+    // Whether all places before the start of the next block are right, for each anchor.
+    std::vector<std::vector<bool>> valid_starts(starts.size());
+    PlainLoss result = {at::zeros({}, at::kFloat)};
+    double shares = 0;
+    for (size_t block = 0; block < outputs.size(); ++block) {
+      std::vector<at::Tensor> sums(places(), at::zeros({}, at::kFloat));
+      std::vector<int64_t> counts(places(), 0);
+      for (int64_t n = 0; n < outputs[block].size(0); ++n) {
+        bool valid = !learning.carries_mask || block == 0 || valid_starts[block - 1][n];
+        for (int64_t k = 0; k < places(); ++k) {
+          if (block < starts.size() && k + 1 == starts[block]) valid_starts[block].push_back(valid);
+          const at::Tensor logits = at::linear(teacher[block][n][k], target_.head);
+          const at::Tensor log_q = at::log_softmax(
+              at::linear(drafter_->Normed(outputs[block][n][k]), drafter_->head()), -1);
+          const auto wanted = logits.argmax(-1).item<int64_t>();
+          const bool known = columns.eq(wanted).any().item<bool>();
+          if (known && (valid || !learning.prefix_mask)) {
+            sums[k] = sums[k] - (at::softmax(logits.index({columns}), -1) * log_q).sum();
+            ++counts[k];
+          }
+          valid = valid && columns[log_q.argmax(-1)].item<int64_t>() == wanted;
+        }
+      }
+      for (int64_t k = 0; k < places(); ++k) {
+        result.labels += counts[k];
+        if (counts[k] == 0) continue;
+        const double share = std::pow(learning.position_decay, k);
+        // A column in which few anchors count has less weight.
+        const double sharing =
+            std::max<double>(counts[k], static_cast<double>(outputs[block].size(0)) / 8);
+        result.loss = result.loss + share * sums[k] / sharing;
+        shares += share * counts[k] / sharing;
+      }
+    }
+    result.loss = result.loss / shares;
+    return result;
+  }
+
+  testing::TempFolder folder_;
+  std::string target_folder_;
+  FrozenTarget target_;
+  DrafterShape shape_;
+  std::unique_ptr<TrainableSpecBlock> drafter_;
+  std::vector<TokenId> columns_;  // The token of each column of the logits.
+  TextBatch batch_;
+  nn::LocalDevice device_;
+  std::unique_ptr<drafter::DrafterEngine> engine_;
+};
+
+TEST_P(TrainableSpecBlockTest, BlocksFromEveryStartEqualTheEngines) {
+  TextFeatures features(batch_.features[0]);
+  ASSERT_NO_FATAL_FAILURE(Serve(features));
+  const at::NoGradGuard no_gradients;
+  for (const int64_t anchor : {int64_t{1}, int64_t{2}, int64_t{17}, kTextTokens - 2 * places()}) {
+    for (int64_t start = 1; start <= places(); ++start) {
+      SCOPED_TRACE(::testing::Message() << "anchor " << anchor << ", start " << start);
+      // One more block from an inner row.
+      const std::vector<int64_t> starts = {start, 1 + (start + anchor) % (places() - 1)};
+      const std::vector<at::Tensor> states =
+          drafter_->Forward(batch_.features.narrow(0, 0, 1), batch_.tokens.narrow(0, 0, 1),
+                            at::full({1, 1}, anchor, at::kLong), starts);
+      ASSERT_EQ(states.size(), 3u);
+      ASSERT_NO_FATAL_FAILURE(ExpectServed(batch_.tokens[0], anchor, starts, states));
+    }
+  }
+}
+
+TEST_P(TrainableSpecBlockTest, LossAndGradientsAreThoseOfAForwardWithoutCaches) {
+  if (!shape_.shift) GTEST_SKIP() << "the plain forward trains the shift";
+  drafter_->BeginStep(/*step=*/1, /*done=*/0);  // Without the rank head.
+  Draws draws(1, 1), same(1, 1);
+  const StepLoss loss = drafter_->AddGradients(batch_, draws);
+  EXPECT_EQ(loss.rank_loss, 0);
+  std::vector<at::Tensor> gradients;
+  for (const Parameter& parameter : drafter_->parameters().all()) {
+    const at::Tensor& gradient = parameter.value.grad();
+    gradients.push_back(gradient.defined() ? gradient.clone() : gradient);
+    at::Tensor(parameter.value).mutable_grad().reset();
+  }
+  const int64_t blocks = shape_.learning.blocks;
+  const at::Tensor anchors = DrawAnchors(batch_, kAnchors, blocks * places(), same);
+  std::vector<int64_t> starts;
+  for (int64_t block = 1; block < blocks; ++block) starts.push_back(1 + same.Below(places()));
+  ASSERT_TRUE(SaveDrafter(*drafter_, folder_.path()).ok());
+  const auto config = hub::ReadModelConfig(folder_.path());
+  ASSERT_TRUE(config.ok()) << config.status();
+  const PlainSpecBlock plain(*drafter_, target_, *config);
+  std::vector<std::vector<at::Tensor>> outputs(blocks), teacher(blocks);
+  for (int64_t text = 0; text < 2; ++text) {
+    std::map<int64_t, std::vector<at::Tensor>> by_anchor;  // An anchor may be drawn several times.
+    for (int64_t a = 0; a < kAnchors; ++a) {
+      const auto anchor = anchors[text][a].item<int64_t>();
+      std::vector<at::Tensor>& states = by_anchor[anchor];
+      if (states.empty()) {
+        states = plain.Blocks(batch_.tokens[text], batch_.features[text], anchor, starts);
+      }
+      int64_t first = anchor;
+      for (int64_t block = 0; block < blocks; ++block) {
+        if (block > 0) first += starts[block - 1];
+        outputs[block].push_back(states[block]);
+        teacher[block].push_back(batch_.head_input[text].narrow(0, first, places()));
+      }
+    }
+  }
+  std::vector<at::Tensor> all_outputs, all_teachers;
+  for (int64_t block = 0; block < blocks; ++block) {
+    all_outputs.push_back(at::stack(outputs[block]));
+    all_teachers.push_back(at::stack(teacher[block]));
+  }
+  const PlainLoss expected = LossOfPlainBlocks(all_outputs, all_teachers, starts);
+  expected.loss.backward();
+  EXPECT_GT(loss.labels, kAnchors);
+  EXPECT_EQ(loss.labels, expected.labels);
+  EXPECT_NEAR(loss.loss, expected.loss.item<double>(), 1e-4);
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    const Parameter& parameter = drafter_->parameters().all()[i];
+    if (absl::StartsWith(parameter.name, "rank_head.")) {
+      EXPECT_FALSE(gradients[i].defined()) << parameter.name;
+      continue;
+    }
+    EXPECT_GT(gradients[i].abs().max().item<float>(), 0) << parameter.name;
+    EXPECT_TRUE(at::allclose(gradients[i], parameter.value.grad(), 1e-3, 1e-5))
+        << parameter.name << " differs by "
+        << (gradients[i] - parameter.value.grad()).abs().max().item<float>();
+  }
+}
+
+TEST_P(TrainableSpecBlockTest, TheRankHeadLearnsAloneFromItsStep) {
+  std::vector<at::Tensor> without;
+  for (const double done : {0.05, 0.1}) {
+    drafter_->BeginStep(/*step=*/10, done);
+    Draws draws(1, 1);
+    const StepLoss loss = drafter_->AddGradients(batch_, draws);
+    EXPECT_EQ(loss.rank_loss > 0, done == 0.1);
+    size_t next = 0;
+    for (const Parameter& parameter : drafter_->parameters().all()) {
+      const at::Tensor gradient = parameter.value.grad();
+      const bool is_rank_head = absl::StartsWith(parameter.name, "rank_head.");
+      if (is_rank_head) {
+        EXPECT_EQ(gradient.defined(), done == 0.1) << parameter.name;
+      } else if (done < 0.1) {
+        without.push_back(gradient.defined() ? gradient.clone() : at::Tensor());
+      } else if (gradient.defined()) {
+        EXPECT_TRUE(at::equal(gradient, without[next])) << parameter.name;
+      }
+      if (!is_rank_head) ++next;
+      at::Tensor(parameter.value).mutable_grad().reset();
+    }
+  }
+}
+
+TEST_P(TrainableSpecBlockTest, TheEngineReadsWhatTheTrainerSaved) {
+  TextFeatures features(batch_.features[0]);
+  ASSERT_NO_FATAL_FAILURE(Serve(features));
+  EXPECT_EQ(engine_->feature_layers(), drafter_->feature_layers());
+  EXPECT_TRUE(engine_->info().expands_nodes);
+  EXPECT_EQ(engine_->info().positions, places());
+  const auto read = hub::ReadModelConfig(folder_.path());
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->kind, hub::ModelKind::kSpecBlock);
+  EXPECT_EQ(read->architecture, "LlamaForCausalLMSpecBlockShift");
+  EXPECT_EQ(read->drafter.specblock.target_layers, drafter_->feature_layers());
+  EXPECT_EQ(read->drafter.specblock.draft_vocabulary, static_cast<int>(columns_.size()));
+  EXPECT_EQ(read->drafter.specblock.positions, places());
+  EXPECT_EQ(read->drafter.specblock.rank_classes, kRankClasses);
+  EXPECT_EQ(read->drafter.specblock.path_positions, shape_.path_positions);
+  EXPECT_EQ(read->dims.layers, shape_.layers > 0 ? shape_.layers : 2);
+  EXPECT_EQ(read->blocks.rope.theta, target_.config.blocks.rope.theta);
+}
+
+TEST_P(TrainableSpecBlockTest, TheLossesFall) {
+  // With a mask, more places would count as more of them are right.
+  shape_.learning.prefix_mask = false;
+  drafter_ = Make(shape_);
+  std::vector<StepLoss> losses;
+  for (int step = 1; step <= 30; ++step) {
+    drafter_->BeginStep(step, /*done=*/0.5);
+    Draws draws(1, /*step=*/1);
+    losses.push_back(drafter_->AddGradients(batch_, draws));
+    const at::NoGradGuard no_gradients;
+    for (const Parameter& parameter : drafter_->parameters().all()) {
+      at::Tensor value = parameter.value;
+      if (!value.grad().defined()) continue;
+      value.sub_(value.grad().sign(), 0.003);
+      value.mutable_grad().reset();
+    }
+  }
+  EXPECT_LT(losses.back().loss, 0.9 * losses.front().loss);
+  EXPECT_LT(losses.back().rank_loss, losses.front().rank_loss);
+  EXPECT_GT(losses.back().hits[0], losses.front().hits[0]);
+}
+
+std::vector<SpecBlockCase> Cases() {
+  return {
+      {"all_tokens", "eagle3_specforge", {}, 0},
+      {"some_tokens",
+       "eagle3_specforge",
+       {.layers = 3,
+        .feature_layers = {2, 4, 5},
+        .positions = 3,
+        .path_positions = true,
+        .learning =
+            {.blocks = 3, .position_decay = 0.8, .carries_mask = true, .ordinal_ranks = true}},
+       50},
+      {"grouped",
+       "gqa4_tied_draft5",
+       {.feature_layers = {1, 2}, .learning = {.blocks = 3, .prefix_mask = false}},
+       40},
+      {"no_shift", "eagle3_specforge", {.shift = false}, 50},
+  };
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, TrainableSpecBlockTest, ::testing::ValuesIn(Cases()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(TrainableSpecBlockShapeTest, WrongShapesAreRefusedByName) {
+  const auto target = FrozenTarget::Load(testing::GoldenFolder("eagle3_specforge") + "/target");
+  ASSERT_TRUE(target.ok());
+  const auto error = [&](const DrafterShape& shape) {
+    const auto drafter = TrainableSpecBlock::Create(*target, shape, 1);
+    EXPECT_EQ(drafter.status().code(), absl::StatusCode::kInvalidArgument);
+    return std::string(drafter.status().message());
+  };
+  EXPECT_TRUE(absl::StrContains(error({.positions = 1}), "--positions is 1"));
+  EXPECT_TRUE(absl::StrContains(error({.positions = 65}), "--positions is 65"));
+  EXPECT_TRUE(absl::StrContains(error({.learning = {.blocks = 0}}), "--blocks is 0"));
+  EXPECT_TRUE(absl::StrContains(error({.feature_layers = {0, 3}}), "names layer 0"));
+  EXPECT_TRUE(absl::StrContains(error({.draft_tokens = {4, 160}}), "token 160"));
+}
+
+}  // namespace
+}  // namespace bastion::train

@@ -1,0 +1,46 @@
+// What EAGLE-3 and SpecBlock drafters have in common: they read features of the target, and have a
+// head of their own, which may predict only some of the target's tokens.
+#ifndef BASTION_TOOLS_TRAIN_MODELS_FEATURE_HEAD_H_
+#define BASTION_TOOLS_TRAIN_MODELS_FEATURE_HEAD_H_
+
+#include "kernels/torch/torch.h"
+// After torch.h.
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/base/ids.h"
+#include "tools/train/models/drafter_shape.h"
+#include "tools/train/models/frozen_target.h"
+#include "tools/train/models/parameters.h"
+
+namespace bastion::train {
+
+// The target layers that the shape names, or the default. Empty if the target has too few layers
+// for the default.
+[[nodiscard]] std::vector<int> FeatureLayersOf(const hub::ModelConfig& target,
+                                               const DrafterShape& shape);
+// INVALID_ARGUMENT for `layers` that the format cannot name, and for draft tokens that the target
+// does not have.
+[[nodiscard]] absl::Status CheckFeatureHead(const hub::ModelConfig& target,
+                                            const std::vector<int>& layers,
+                                            const DrafterShape& shape);
+// The object eagle_config of config.json, which names the layers.
+[[nodiscard]] nlohmann::json FeatureLayersJson(std::vector<int> layers);
+// The drafter's config: the target's dimensions, with `layers` layers and blocks like Llama's.
+[[nodiscard]] hub::ModelConfig LlamaDrafterConfig(const hub::ModelConfig& target, int layers,
+                                                  const DrafterShape& shape);
+
+// The columns of the drafter's logits.
+struct DraftColumns {
+  // Adds the constant d2t to `parameters` if the drafter predicts only `tokens`. Empty: all tokens.
+  DraftColumns(const FrozenTarget& target, const std::vector<TokenId>& tokens,
+               Parameters& parameters);
+
+  at::Tensor of_tokens;    // [V] The column of a token, or −1.
+  at::Tensor target_head;  // [D, C] The rows of the target's head for the columns.
+};
+
+}  // namespace bastion::train
+
+#endif  // BASTION_TOOLS_TRAIN_MODELS_FEATURE_HEAD_H_
