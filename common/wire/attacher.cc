@@ -93,7 +93,8 @@ absl::StatusOr<SharedEnds> AcceptOffer(const AttachReply& offer, absl::Duration 
   Descriptor connection(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!connection.valid()) return SystemError("socket");
   SetTimeouts(connection, timeout);
-  if (connect(connection.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+  if (TEMP_FAILURE_RETRY(connect(connection.get(), reinterpret_cast<const sockaddr*>(&address),
+                                 sizeof address)) != 0) {
     return SystemError(PeerText(offer.socket()));
   }
   RETURN_IF_ERROR(CheckPeerUser(connection, geteuid()));

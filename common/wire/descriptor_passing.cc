@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -70,7 +71,9 @@ absl::Status SendDescriptors(const Descriptor& socket, const std::string& text,
   header->cmsg_type = SCM_RIGHTS;
   header->cmsg_len = CMSG_LEN(bytes);
   std::memcpy(CMSG_DATA(header), descriptors.data(), bytes);
-  if (sendmsg(socket.get(), &message, MSG_NOSIGNAL) >= 0) return absl::OkStatus();
+  if (TEMP_FAILURE_RETRY(sendmsg(socket.get(), &message, MSG_NOSIGNAL)) >= 0) {
+    return absl::OkStatus();
+  }
   // The peer closed the connection early. Treat that as a refusal.
   if (errno == EPIPE) return absl::UnavailableError(kRefused);
   return SystemError("cannot send descriptors");
@@ -85,7 +88,7 @@ absl::StatusOr<Packet> ReceiveDescriptors(const Descriptor& socket, size_t count
   message.msg_iovlen = 1;
   message.msg_control = control;
   message.msg_controllen = sizeof control;
-  const ssize_t received = recvmsg(socket.get(), &message, MSG_CMSG_CLOEXEC);
+  const ssize_t received = TEMP_FAILURE_RETRY(recvmsg(socket.get(), &message, MSG_CMSG_CLOEXEC));
   if (received < 0) return SystemError("cannot receive the peer's descriptors");
   std::vector<Descriptor> descriptors;
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;

@@ -1,6 +1,5 @@
 #include "common/wire/protocol.h"
 
-#include <algorithm>
 #include <string>
 
 #include "absl/strings/numbers.h"
@@ -34,7 +33,8 @@ absl::Status CheckProtocol(const grpc::ServerContext& context) {
 
 gpr_timespec GrpcDeadline(absl::Time deadline) {
   if (deadline == absl::InfiniteFuture()) return gpr_inf_future(GPR_CLOCK_MONOTONIC);
-  const absl::Duration left = std::max(deadline - SteadyNow(), absl::ZeroDuration());
+  const absl::Duration left = deadline - SteadyNow();
+  if (left <= absl::ZeroDuration()) return gpr_inf_past(GPR_CLOCK_MONOTONIC);
   return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
                       gpr_time_from_nanos(absl::ToInt64Nanoseconds(left), GPR_TIMESPAN));
 }

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <thread>
@@ -50,7 +51,9 @@ Descriptor MakeDescriptor(uint8_t choice, size_t bytes) {
     default:
       break;
   }
-  const auto segment = SharedSegment::Create(bytes);
+  // A client may have left before its answer: then the answer is for a later input, which may offer
+  // an empty segment.
+  const auto segment = SharedSegment::Create(std::max<size_t>(bytes, 1));
   CHECK(segment.ok()) << segment.status();
   return Descriptor(dup(segment->descriptor()));
 }
@@ -202,7 +205,8 @@ void AcceptPeer(FuzzInput& input) {
   const Descriptor connection = Socket();
   const auto address = SocketAddress(offered->reply.socket());
   CHECK(address.ok()) << address.status();
-  CHECK_EQ(connect(connection.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address),
+  CHECK_EQ(TEMP_FAILURE_RETRY(connect(
+               connection.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address)),
            0);
   bool redeems = false;
   const int packets = input.Byte() % 3;

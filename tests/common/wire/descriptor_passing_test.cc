@@ -1,9 +1,14 @@
 #include "common/wire/descriptor_passing.h"
 
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <thread>
+
+#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -62,6 +67,25 @@ TEST_F(DescriptorPassingTest, ReceiveStopsAtTheTimeout) {
   EXPECT_FALSE(ReceiveDescriptors(left_, 1).ok());
   SetTimeouts(left_, absl::ZeroDuration());
   EXPECT_FALSE(ReceiveDescriptors(left_, 1).ok());
+}
+
+TEST_F(DescriptorPassingTest, ASignalDoesNotEndReceive) {
+  struct sigaction ignored {
+  }, before{};
+  ignored.sa_handler = [](int) {};
+  ASSERT_EQ(sigaction(SIGUSR1, &ignored, &before), 0);
+  SetTimeouts(left_, absl::Seconds(60));
+  std::thread sender([this, receiver = pthread_self()] {
+    for (int i = 0; i < 20; ++i) {
+      pthread_kill(receiver, SIGUSR1);
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    EXPECT_TRUE(SendDescriptors(right_, "x", {right_.get()}).ok());
+  });
+  const auto packet = ReceiveDescriptors(left_, 1);
+  sender.join();
+  EXPECT_TRUE(packet.ok()) << packet.status();
+  EXPECT_EQ(sigaction(SIGUSR1, &before, nullptr), 0);
 }
 
 TEST_F(DescriptorPassingTest, CheckPeerUserComparesTheUser) {

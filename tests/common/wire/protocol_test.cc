@@ -47,7 +47,9 @@ TEST(ProtocolTest, ADeadlineForGrpcFollowsTheSteadyClock) {
                      gpr_now(GPR_CLOCK_MONOTONIC)))));
   };
   EXPECT_NEAR(absl::ToDoubleSeconds(left(SteadyNow() + absl::Seconds(100))), 100, 5);
-  EXPECT_LE(left(absl::InfinitePast()), absl::ZeroDuration());
+  for (const absl::Time past : {SteadyNow() - absl::Nanoseconds(1), absl::InfinitePast()}) {
+    EXPECT_EQ(gpr_time_cmp(GrpcDeadline(past), gpr_inf_past(GPR_CLOCK_MONOTONIC)), 0);
+  }
   EXPECT_EQ(gpr_time_cmp(GrpcDeadline(absl::InfiniteFuture()), gpr_inf_future(GPR_CLOCK_MONOTONIC)),
             0);
 }
