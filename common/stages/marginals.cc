@@ -1,6 +1,8 @@
 #include "common/stages/marginals.h"
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
@@ -18,15 +20,24 @@ absl::Status Marginals::Validate(int vocabulary) const {
   }
   if (!buckets.empty() && static_cast<int>(buckets.size()) != positions) {
     return absl::InvalidArgumentError(absl::StrCat("marginals: ", positions, " positions have ",
-                                                   buckets.size(),
-                                                   " buckets; send one per "
-                                                   "position, or none"));
+                                                   buckets.size(), " buckets; ",
+                                                   "send one per position, or none"));
   }
   for (size_t p = 0; p < buckets.size(); ++p) {
     if (buckets[p] < kRankBuckets) continue;
     return absl::InvalidArgumentError(absl::StrCat("marginals: position ", p, ": bucket ",
                                                    static_cast<int>(buckets[p]), " is above ",
                                                    kRankBuckets - 1));
+  }
+  if (!pair_scores.empty() && pair_scores.size() != expected * candidates) {
+    return absl::InvalidArgumentError(absl::StrCat("marginals: [", positions, ", ", candidates,
+                                                   ", ", candidates, "] pair scores needed, got ",
+                                                   pair_scores.size()));
+  }
+  for (const float score : pair_scores) {
+    if (std::abs(score) <= kMaxPairScore) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "marginals: a pair score is ", score, "; it must lie within ", kMaxPairScore, " of 0"));
   }
   absl::flat_hash_set<TokenId> seen;
   seen.reserve(std::min<size_t>(candidates, tokens.size()));
@@ -47,6 +58,24 @@ absl::Status Marginals::Validate(int vocabulary) const {
     }
   }
   return absl::OkStatus();
+}
+
+Marginals BestCandidates(Marginals all, int candidates) {
+  if (all.candidates <= candidates) return all;
+  Marginals first;
+  first.positions = all.positions;
+  first.candidates = candidates;
+  first.buckets = std::move(all.buckets);
+  for (int p = 0; p < all.positions; ++p) {
+    for (int r = 0; r < candidates; ++r) {
+      first.tokens.push_back(all.token(p, r));
+      first.log_probs.push_back(all.log_prob(p, r));
+      if (all.pair_scores.empty()) continue;
+      const absl::Span<const float> row = all.pair_row(p, r).first(candidates);
+      first.pair_scores.insert(first.pair_scores.end(), row.begin(), row.end());
+    }
+  }
+  return first;
 }
 
 }  // namespace bastion

@@ -34,6 +34,18 @@ absl::StatusOr<Features> EmptyFeatures(const proto::TensorRef& in) {
   return features;
 }
 
+absl::StatusOr<std::vector<float>> DecodePairScores(const TensorRef& scores,
+                                                    const Marginals& marginals, Carrier& carrier) {
+  const std::vector<int64_t> shape = {marginals.positions, marginals.candidates,
+                                      marginals.candidates};
+  if (scores.dtype() != TensorRef::DTYPE_FLOAT32 ||
+      !std::equal(scores.shape().begin(), scores.shape().end(), shape.begin(), shape.end())) {
+    return absl::InvalidArgumentError("marginals: pair scores must be float32 [P, K, K]");
+  }
+  ASSIGN_OR_RETURN(const absl::string_view bytes, carrier.Get(scores));
+  return FromBytes<float>(bytes);
+}
+
 }  // namespace
 
 void Encode(SequenceId id, proto::SequenceId& out) {
@@ -307,6 +319,9 @@ void Encode(const Draft& draft, Carrier& carrier, proto::DrafterReply::Draft& ou
     carrier.Put({TensorRef::DTYPE_FLOAT32, dims}, AsBytes(marginals.log_probs),
                 *added.mutable_log_probs());
     if (!marginals.buckets.empty()) added.set_buckets(std::string(AsBytes(marginals.buckets)));
+    if (marginals.pair_scores.empty()) continue;
+    carrier.Put({TensorRef::DTYPE_FLOAT32, {dims[0], dims[1], dims[1]}},
+                AsBytes(marginals.pair_scores), *added.mutable_pair_scores());
   }
 }
 
@@ -338,6 +353,10 @@ absl::StatusOr<Draft> Decode(const proto::DrafterReply::Draft& in, Carrier& carr
     added.buckets = FromBytes<uint8_t>(marginals.buckets());
     added.positions = static_cast<int>(tokens.shape(0));
     added.candidates = static_cast<int>(tokens.shape(1));
+    if (marginals.has_pair_scores()) {
+      ASSIGN_OR_RETURN(added.pair_scores,
+                       DecodePairScores(marginals.pair_scores(), added, carrier));
+    }
   }
   return draft;
 }

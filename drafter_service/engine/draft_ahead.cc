@@ -4,27 +4,6 @@
 #include <utility>
 
 namespace bastion::drafter {
-namespace {
-
-// Keeps the first `candidates` candidates of each position. Candidates are sorted, best first.
-Marginals Narrowed(Marginals wide, int candidates) {
-  if (wide.candidates <= candidates) return wide;
-  Marginals narrow;
-  narrow.positions = wide.positions;
-  narrow.candidates = candidates;
-  narrow.buckets = std::move(wide.buckets);
-  for (int p = 0; p < wide.positions; ++p) {
-    const auto first = static_cast<int64_t>(p) * wide.candidates;
-    const auto last = first + candidates;
-    narrow.tokens.insert(narrow.tokens.end(), wide.tokens.begin() + first,
-                         wide.tokens.begin() + last);
-    narrow.log_probs.insert(narrow.log_probs.end(), wide.log_probs.begin() + first,
-                            wide.log_probs.begin() + last);
-  }
-  return narrow;
-}
-
-}  // namespace
 
 bool HasMarginals(const Draft& draft) {
   return std::any_of(draft.marginals.begin(), draft.marginals.end(),
@@ -85,7 +64,7 @@ bool DraftAhead::Take(const Frontier& frontier, Draft& draft) {
   draft = std::move(reply);
   reply = {};
   for (Marginals& marginals : draft.marginals) {
-    marginals = Narrowed(std::move(marginals), frontier.candidates);
+    marginals = BestCandidates(std::move(marginals), frontier.candidates);
   }
   return true;
 }

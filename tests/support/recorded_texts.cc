@@ -1,28 +1,11 @@
 #include "tests/support/recorded_texts.h"
 
-#include <algorithm>
-
 #include "common/base/status.h"
 
 namespace bastion::testing {
 namespace {
 
 constexpr uint64_t kSession = 1'000'000;  // The first session of the recording.
-
-// The first `candidates` candidates of each position.
-Marginals FirstCandidates(const Marginals& all, int candidates) {
-  Marginals first;
-  first.positions = all.positions;
-  first.candidates = std::min(candidates, all.candidates);
-  first.buckets = all.buckets;
-  for (int position = 0; position < all.positions; ++position) {
-    for (int rank = 0; rank < first.candidates; ++rank) {
-      first.tokens.push_back(all.token(position, rank));
-      first.log_probs.push_back(all.log_prob(position, rank));
-    }
-  }
-  return first;
-}
 
 }  // namespace
 
@@ -66,7 +49,7 @@ absl::StatusOr<RecordedTexts> RecordedTexts::Record(
 Marginals RecordedTexts::Predict(const Frontier& frontier) {
   const Text& text = TextOf(frontier.sequence);
   const size_t at = frontier.committed + 1 - text.prompt.size();
-  return FirstCandidates(text.drafts[at], frontier.candidates);
+  return BestCandidates(text.drafts[at], frontier.candidates);
 }
 
 TokenId RecordedTexts::Choose(const VerifyItem& item, NodeIndex node) {

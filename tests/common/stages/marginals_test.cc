@@ -2,12 +2,14 @@
 
 #include <limits>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace bastion {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr int kTokens = 10;
@@ -68,6 +70,47 @@ TEST(MarginalsTest, ValidateReportsAnUnknownBucket) {
   Marginals marginals = SampleMarginals();
   marginals.buckets = {3, 4};
   EXPECT_THAT(marginals.Validate(kTokens).message(), HasSubstr("position 1: bucket 4 is above 3"));
+}
+
+TEST(MarginalsTest, PairRowsBelongToTheCandidatesBefore) {
+  Marginals marginals = SampleMarginals();
+  marginals.pair_scores = {1, 2, 0, 0, 3, 4, 5, 6};
+  EXPECT_TRUE(marginals.Validate(kTokens).ok());
+  EXPECT_THAT(marginals.pair_row(0, 0), ElementsAre(1, 2));
+  EXPECT_THAT(marginals.pair_row(1, 0), ElementsAre(3, 4));
+  EXPECT_THAT(marginals.pair_row(1, 1), ElementsAre(5, 6));
+  EXPECT_NE(marginals, SampleMarginals());
+}
+
+TEST(MarginalsTest, BestCandidatesKeepsTheBestOfEachPosition) {
+  Marginals all = SampleMarginals();
+  all.buckets = {0, 3};
+  all.pair_scores = {1, 2, 0, 0, 3, 4, 5, 6};
+  EXPECT_EQ(BestCandidates(all, 2), all);
+  EXPECT_EQ(BestCandidates(all, 7), all);
+  const Marginals best = BestCandidates(all, 1);
+  EXPECT_EQ(best, (Marginals{2, 1, {3, 4}, {-0.5F, 0.0F}, {0, 3}, {1, 3}}));
+  EXPECT_TRUE(best.Validate(kTokens).ok());
+  EXPECT_EQ(BestCandidates(Marginals(), 1), Marginals());
+}
+
+TEST(MarginalsTest, ValidateReportsAWrongNumberOfPairScores) {
+  for (const size_t count : {4, 7, 9}) {
+    Marginals marginals = SampleMarginals();
+    marginals.pair_scores.resize(count);
+    EXPECT_THAT(marginals.Validate(kTokens).message(),
+                HasSubstr(absl::StrCat("[2, 2, 2] pair scores needed, got ", count)));
+  }
+}
+
+TEST(MarginalsTest, ValidateReportsAPairScoreThatIsNoNumberOrTooLarge) {
+  for (const float score : {2 * kMaxPairScore, -std::numeric_limits<float>::infinity(),
+                            std::numeric_limits<float>::quiet_NaN()}) {
+    Marginals marginals = SampleMarginals();
+    marginals.pair_scores.resize(8);
+    marginals.pair_scores[5] = score;
+    EXPECT_THAT(marginals.Validate(kTokens).message(), HasSubstr("a pair score is"));
+  }
 }
 
 TEST(MarginalsTest, ValidateReportsATokenOutsideTheVocabulary) {

@@ -65,6 +65,37 @@ TEST_F(TensorCodecTest, AWrongNumberOfBucketsIsRefused) {
   }
 }
 
+TEST_F(TensorCodecTest, RoundTripsPairScores) {
+  Draft draft;
+  draft.marginals = {Sample(), Sample(), Marginals()};
+  Marginals& with_scores = draft.marginals[1];
+  const size_t entries = with_scores.tokens.size() * with_scores.candidates;
+  for (size_t i = 0; i < entries; ++i) {
+    with_scores.pair_scores.push_back(static_cast<float>(i) / 7 - 1);
+  }
+  const proto::DrafterReply::Draft encoded = Encoded(draft);
+  EXPECT_FALSE(encoded.marginals(0).has_pair_scores());
+  const auto decoded = Decode(encoded, carrier_);
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(decoded->marginals, draft.marginals);
+}
+
+TEST_F(TensorCodecTest, PairScoresOfAnotherShapeOrTypeAreRefused) {
+  Draft draft{{Sample()}};
+  Marginals& marginals = draft.marginals[0];
+  marginals.pair_scores.resize(marginals.tokens.size() * marginals.candidates);
+  const proto::DrafterReply::Draft encoded = Encoded(draft);
+  for (int dimension = 0; dimension < 3; ++dimension) {
+    proto::DrafterReply::Draft wrong = encoded;
+    TensorRef& scores = *wrong.mutable_marginals(0)->mutable_pair_scores();
+    scores.set_shape(dimension, scores.shape(dimension) + 1);
+    EXPECT_TRUE(absl::IsInvalidArgument(DecodeStatus(wrong))) << dimension;
+  }
+  proto::DrafterReply::Draft wrong = encoded;
+  wrong.mutable_marginals(0)->mutable_pair_scores()->set_dtype(TensorRef::DTYPE_INT32);
+  EXPECT_TRUE(absl::IsInvalidArgument(DecodeStatus(wrong)));
+}
+
 TEST_F(TensorCodecTest, MarginalsWithoutLogProbsAreRefused) {
   proto::DrafterReply::Draft draft = Encoded({{Sample()}});
   draft.mutable_marginals(0)->clear_log_probs();
