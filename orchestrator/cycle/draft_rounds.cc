@@ -7,6 +7,9 @@ namespace bastion {
 namespace {
 
 constexpr double kLaterAlpha = 0.1;  // Step size of the expected time of further rounds.
+// Fewest candidates that a drafter with pair scores is asked for: as many as published selectors
+// were trained for. The best candidate after a token need not be among the most probable few.
+constexpr int kPairCandidates = 16;
 
 bool HasPrediction(const Draft& draft) {
   return std::any_of(draft.marginals.begin(), draft.marginals.end(),
@@ -95,6 +98,8 @@ absl::Duration DraftRounds::Expand(const Drafting& drafting, StopWatch& watch,
     excess += DraftCost::ExcessTokens(one->sequence->undrafted_tokens());
     further = further && one->round->further;
     frontiers.push_back(one->sequence->NextFrontier(*one->round));
+    if (!scores_pairs_) continue;
+    frontiers.back().candidates = std::max(frontiers.back().candidates, kPairCandidates);
   }
   if (!std::exchange(outcome->requested, true)) outcome->began = clock_->Now();
   absl::StatusOr<DraftResult> result = drafter_->Expand(frontiers);
@@ -114,6 +119,7 @@ absl::Duration DraftRounds::Expand(const Drafting& drafting, StopWatch& watch,
     if (replied) marginals = std::move(result->drafts[i].marginals);
     for (Marginals& one : marginals) {
       const absl::Status valid = one.Validate(vocabulary_);
+      if (!one.empty()) scores_pairs_ = !one.pair_scores.empty();
       if (valid.ok()) continue;
       outcome->status = valid;
       one = {};

@@ -3,8 +3,8 @@
 // A block drafter serves one round, of the roots. A failed or late draft is not an error: its
 // policy gets an empty one.
 //
-// Learns what rounds cost, what the further rounds of a draft take, and whether the drafter expands
-// nodes. Thread-compatible: used by the cycle's thread.
+// Learns what rounds cost, what the further rounds of a draft take, whether the drafter expands
+// nodes, and whether it scores pairs. Thread-compatible: used by the cycle's thread.
 #ifndef BASTION_ORCHESTRATOR_CYCLE_DRAFT_ROUNDS_H_
 #define BASTION_ORCHESTRATOR_CYCLE_DRAFT_ROUNDS_H_
 
@@ -75,6 +75,7 @@ class DraftRounds {
   double later_seconds_ = 0;
   bool knows_kind_ = false;
   bool expands_nodes_ = false;  // DrafterInfo::expands_nodes
+  bool scores_pairs_ = false;   // The last marginals had pair scores.
 };
 
 }  // namespace bastion

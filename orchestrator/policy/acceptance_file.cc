@@ -14,8 +14,9 @@
 namespace bastion {
 namespace {
 
-// Increase it too if the cells of AcceptanceCalibration change their meaning.
-constexpr int64_t kVersion = 1;
+// Increase it too if the cells of AcceptanceCalibration change their meaning, or the terms of
+// CandidateWeights their order.
+constexpr int64_t kVersion = 2;
 
 std::vector<uint32_t> BytesOf(const std::string& text) {
   std::vector<uint32_t> bytes;

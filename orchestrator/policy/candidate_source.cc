@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "orchestrator/prior/weighted_candidates.h"
+#include "orchestrator/tree/draft_rows.h"
 
 namespace bastion {
 namespace {
@@ -25,13 +26,10 @@ std::optional<TransitionPrior> PriorFor(Policy::Prior prior, const PriorInputs& 
   return std::make_optional<TransitionPrior>(options);
 }
 
-// The probability that the drafter gives a token; 0 if it is not a candidate.
-double DraftProbability(const CycleDraft::Place& place, TokenId token) {
-  if (!place.known()) return 0;
-  for (int rank = 0; rank < place.marginals->candidates; ++rank) {
-    if (place.marginals->token(place.position, rank) == token) {
-      return std::exp(place.marginals->log_prob(place.position, rank));
-    }
+// The probability of a token in `list`; 0 if it is not listed.
+double ProbabilityIn(const CandidateList& list, TokenId token) {
+  for (int rank = 0; rank < list.size; ++rank) {
+    if (list.tokens[rank] == token) return std::exp(list.log_scores[rank]);
   }
   return 0;
 }
@@ -74,13 +72,15 @@ std::vector<NodeSource> CandidateSource::SourcesOf(const DraftTree& tree,
   std::vector<NodeSource> sources;
   sources.reserve(tree.nodes());
   GainList gains;
+  DraftRows rows;
   for (NodeIndex node = 1; node < tree.rows(); ++node) {
     const TokenGains* entry = nullptr;
     if (prior_.has_value()) {
       prior_->CollectGains(prior_->TokensBefore(tree, tree.parent(node)), &gains);
       entry = gains.Find(tree.token(node));
     }
-    const double drafted = DraftProbability(draft.Find(tree, tree.parent(node)), tree.token(node));
+    const double drafted =
+        ProbabilityIn(rows.At(draft.Find(tree, tree.parent(node))), tree.token(node));
     const bool from_draft = entry == nullptr || drafted >= entry->estimate;
     sources.push_back(from_draft ? NodeSource::kDraft : StrongestSource(*entry));
   }

@@ -12,10 +12,10 @@ namespace {
 using Vector = std::array<double, kCandidateTerms>;
 using Matrix = std::array<Vector, kCandidateTerms>;
 
-// Columns:                             draft outside table   learned     request
-constexpr CandidateTerms kFirstDraft = {1, -0.5f, 0.1f, 0.1f, 0.1f, 0.1f, 0.1f, 0.3f, 0.5f};
-constexpr CandidateTerms kDeepDraft = {1, -0.5f, 0.4f, 0.4f, 0.4f, 0.4f, 0.4f, 0.6f, 0.8f};
-constexpr CandidateTerms kPriorAlone = {1, 0, 1, 1, 1, 1, 1, 1, 1};
+// Columns:                             draft outside table   learned     request           pair
+constexpr CandidateTerms kFirstDraft = {1, -0.5f, 0.1f, 0.1f, 0.1f, 0.1f, 0.1f, 0.3f, 0.5f, 1};
+constexpr CandidateTerms kDeepDraft = {1, -0.5f, 0.4f, 0.4f, 0.4f, 0.4f, 0.4f, 0.6f, 0.8f, 1};
+constexpr CandidateTerms kPriorAlone = {1, 0, 1, 1, 1, 1, 1, 1, 1, 0};
 
 struct Moments {
   Vector mean{};
@@ -80,7 +80,9 @@ float Clamped(int term, float weight) {
     return std::clamp(weight, CandidateWeights::kMinOutsideWeight,
                       CandidateWeights::kMaxOutsideWeight);
   }
-  return std::clamp(weight, 0.0f, CandidateWeights::kMaxGainWeight);
+  const float most =
+      term == kPairTerm ? CandidateWeights::kMaxPairWeight : CandidateWeights::kMaxGainWeight;
+  return std::clamp(weight, 0.0f, most);
 }
 
 }  // namespace

@@ -2,7 +2,8 @@
 // learned from the target's choices. See transition_prior.h for the terminology.
 //
 // A candidate x has terms t(x): the drafter's log-probability, whether the drafter left x out of
-// its top K, and the gain of every source. The target's choice among the candidates is modeled as
+// its top K, the gain of every source, and the drafter's pair score. The target's choice among the
+// candidates is modeled as
 //
 //   P(x) ∝ exp(Σ_i w_{d,i} · t_i(x))
 //
@@ -10,7 +11,8 @@
 // Newton step on log P(chosen): the gradient is t(chosen) − E[t], the curvature is Cov[t]. The
 // curvature is summed with a decay over about kMemory observations at the depth. The weight of a
 // misleading source drops to 0. The weight of the drafter acts as an inverse temperature: it is
-// large where drafter and target agree, as with coupled drafts of a good drafter.
+// large where drafter and target agree, as with coupled drafts of a good drafter. A weight whose
+// term is 0 for all candidates does not move.
 //
 // Copyable. Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_PRIOR_CANDIDATE_WEIGHTS_H_
@@ -26,9 +28,16 @@
 namespace bastion {
 
 // Index of a term. kDraftTerm: the drafter's log-probability. kOutsideTerm: 1 if the drafter left
-// the candidate out of its top K, else 0. kFirstGainTerm + s: the gain of source s.
-enum CandidateTerm : int { kDraftTerm, kOutsideTerm, kFirstGainTerm };
-inline constexpr int kCandidateTerms = kFirstGainTerm + kPriorSources;
+// the candidate out of its top K, else 0. kFirstGainTerm + s: the gain of source s. kPairTerm: the
+// pair score of the candidate after the token before it (marginals.h), minus the mean of the
+// drafter's candidates there, so that 0 says nothing. 0 without pair scores.
+enum CandidateTerm : int {
+  kDraftTerm,
+  kOutsideTerm,
+  kFirstGainTerm,
+  kPairTerm = kFirstGainTerm + kPriorSources,
+};
+inline constexpr int kCandidateTerms = kPairTerm + 1;
 using CandidateTerms = std::array<float, kCandidateTerms>;
 
 class CandidateWeights {
@@ -39,9 +48,11 @@ class CandidateWeights {
   static constexpr float kMinDraftWeight = 0.25, kMaxDraftWeight = 4;
   static constexpr float kMinOutsideWeight = -8, kMaxOutsideWeight = 2;
   static constexpr float kMaxGainWeight = 2;
+  static constexpr float kMaxPairWeight = 2;
 
   // Initial weights for the candidates of a drafter. At depth 1 the drafter knows all tokens
-  // before the candidate, so gains start lower there than deeper.
+  // before the candidate, so gains start lower there than deeper. The pair score counts as much as
+  // the drafter's log-probability, as in the selector that it comes from.
   [[nodiscard]] static CandidateWeights ForDrafts();
   // Initial weights for candidates of the prior alone. All gains have weight 1, which gives the
   // prior's own estimate.

@@ -18,12 +18,15 @@ float WeightedGain(const TokenGains& entry, const CandidateTerms& weights) {
   return gain;
 }
 
-// Smaller log-probabilities are raised to this value, so that sums stay in the range of a float.
+// Smaller log-probabilities are raised to this value, and pair terms are limited to this distance
+// from 0, so that sums stay in the range of a float.
 constexpr float kMinLogProb = -50;
+constexpr float kMaxPairTerm = 40;
 
 // `entry` may be null: then all gains are 0.
-CandidateTerms TermsOf(float draft, bool outside, const TokenGains* entry) {
+CandidateTerms TermsOf(float draft, bool outside, const TokenGains* entry, float pair = 0) {
   CandidateTerms terms{};
+  terms[kPairTerm] = pair;
   terms[kDraftTerm] = std::max(draft, kMinLogProb);
   terms[kOutsideTerm] = outside ? 1 : 0;
   if (entry != nullptr) {
@@ -39,6 +42,25 @@ int PossibleCandidates(const CycleDraft::Place& place) {
     --possible;
   }
   return possible;
+}
+
+// kPairTerm of the first `count` candidates. Empty if `place` has no pair scores.
+std::vector<float> PairTerms(const CycleDraft::Place& place, int count) {
+  if (place.pair_row == CycleDraft::kNoPairRow) return {};
+  const absl::Span<const float> row = place.marginals->pair_row(place.position, place.pair_row);
+  double mass = 0, sum = 0;
+  for (int rank = 0; rank < count; ++rank) {
+    const float log_prob = std::max(place.marginals->log_prob(place.position, rank), kMinLogProb);
+    const double share = std::exp(log_prob);
+    mass += share;
+    sum += share * double{row[rank]};
+  }
+  const double mean = sum / mass;
+  std::vector<float> terms(row.begin(), row.begin() + count);
+  for (float& term : terms) {
+    term = std::clamp(static_cast<float>(double{term} - mean), -kMaxPairTerm, kMaxPairTerm);
+  }
+  return terms;
 }
 
 size_t SlotOf(TokenId token, size_t slots) {
@@ -71,13 +93,16 @@ Choice ChoiceAt(const CycleDraft::Place& place, const GainList& gains, TokenId c
   if (possible == 0) return choice;
   // A token that only the prior proposes gets the log-probability of the drafter's last candidate.
   const float lowest = marginals.log_prob(position, possible - 1);
+  const std::vector<float> pairs = PairTerms(place, possible);
   choice.candidates.reserve(possible + gains.entries().size());
   std::vector<bool> drafted(gains.entries().size(), false);  // By entry of `gains`.
   for (int rank = 0; rank < possible; ++rank) {
     const TokenId token = marginals.token(position, rank);
     const TokenGains* entry = gains.Find(token);
     if (entry != nullptr) drafted[entry - gains.entries().data()] = true;
-    choice.Add(token, chosen_token, TermsOf(marginals.log_prob(position, rank), false, entry));
+    choice.Add(
+        token, chosen_token,
+        TermsOf(marginals.log_prob(position, rank), false, entry, pairs.empty() ? 0 : pairs[rank]));
   }
   for (size_t i = 0; i < drafted.size(); ++i) {
     const TokenGains& entry = gains.entries()[i];
@@ -124,29 +149,41 @@ WeightedCandidates::WeightedCandidates(CycleDraft& draft, int depth, const Trans
 
 const WeightedCandidates::DraftScores& WeightedCandidates::DraftScoresAt(
     const CycleDraft::Place& place, int depth) {
-  DraftScores& scores = draft_scores_[place.index];
+  DraftScores& scores = place.pair_row == CycleDraft::kNoPairRow
+                            ? draft_scores_[place.index]
+                            : pair_scores_[{place.index, place.pair_row}];
   if (scores.ready) return scores;
   scores.ready = true;
   const int possible = PossibleCandidates(place);
   if (possible == 0) return scores;
-  const float weight = weights_->At(depth + 1)[kDraftTerm];
-  const size_t slots = std::bit_ceil(2 * static_cast<size_t>(possible));
-  if (prior_ != nullptr) scores.slots.assign(slots, 0);
+  const CandidateTerms& weights = weights_->At(depth + 1);
+  const std::vector<float> pairs = PairTerms(place, possible);
   scores.ranked.reserve(possible);
   double mass = 0;
   for (int rank = 0; rank < possible; ++rank) {
     const TokenId token = place.marginals->token(place.position, rank);
     const float log_prob = std::max(place.marginals->log_prob(place.position, rank), kMinLogProb);
-    scores.ranked.push_back({token, weight * log_prob});
-    scores.sum += std::exp(weight * log_prob);
+    scores.lowest = weights[kDraftTerm] * log_prob;
+    float score = scores.lowest;
+    if (!pairs.empty()) score += weights[kPairTerm] * pairs[rank];
+    scores.ranked.push_back({token, score});
+    scores.sum += std::exp(score);
     mass += std::exp(log_prob);
-    if (prior_ == nullptr) continue;
-    size_t slot = SlotOf(token, slots);
-    while (scores.slots[slot] != 0) slot = (slot + 1) & (slots - 1);
-    scores.slots[slot] = static_cast<uint16_t>(rank + 1);
   }
   scores.log_mass = static_cast<float>(std::log(std::min(mass, 1.0)));
+  if (!pairs.empty()) SortBestFirst(scores.ranked);
+  if (prior_ != nullptr) scores.FillSlots();
   return scores;
+}
+
+void WeightedCandidates::DraftScores::FillSlots() {
+  const size_t size = std::bit_ceil(2 * ranked.size());
+  slots.assign(size, 0);
+  for (size_t i = 0; i < ranked.size(); ++i) {
+    size_t slot = SlotOf(ranked[i].token, size);
+    while (slots[slot] != 0) slot = (slot + 1) & (size - 1);
+    slots[slot] = static_cast<uint16_t>(i + 1);
+  }
 }
 
 int WeightedCandidates::DraftScores::RankOf(TokenId token) const {
@@ -169,8 +206,12 @@ CandidateList WeightedCandidates::InBlock(const DraftTree& tree, NodeIndex start
 CandidateList WeightedCandidates::ListAt(const CycleDraft::Place& place, const DraftTree& tree,
                                          NodeIndex node) {
   if (!place.known()) return {};
-  const CandidateCache::Key key = {
-      place.index, prior_ == nullptr ? RecentTokens() : prior_->TokensBefore(tree, node)};
+  CandidateCache::Key key = {place.index, RecentTokens()};
+  if (prior_ != nullptr) {
+    key.second = prior_->TokensBefore(tree, node);
+  } else if (place.pair_row != CycleDraft::kNoPairRow) {
+    key.second = {{tree.token(node)}, 1};
+  }
   if (const CandidateList* known = cache_.Find(key)) return *known;
   const int depth = tree.depth(node);
   const DraftScores& draft = DraftScoresAt(place, depth);
@@ -183,7 +224,7 @@ CandidateList WeightedCandidates::ListAt(const CycleDraft::Place& place, const D
     constexpr TokenId kRemoved = kNoToken;
     prior_->CollectGains(key.second, &gains_);
     // The score, before gains, of a token that only the prior proposes.
-    const float outside = draft.ranked.back().log_score + weights[kOutsideTerm];
+    const float outside = draft.lowest + weights[kOutsideTerm];
     for (const TokenGains& entry : gains_.entries()) {
       const int rank = draft.RankOf(entry.token);
       const float before = rank < 0 ? outside : draft.ranked[rank].log_score;

@@ -7,6 +7,10 @@
 //
 //   score(x) = w_d · t(x) − log Σ_x' exp(w_d · t(x')) + log Σ_{x' in top K} q(x')
 //
+// If the drafter sends pair scores, the terms depend on the candidate before x, and places of one
+// position are scored once for each of them. Without a prior and with the initial weights, the
+// scores are those of DraftRows.
+//
 // PriorCandidates uses P(x) in place of the drafter's probability q(x). Tokens that the prior has
 // not seen in the context share the rest of the mass.
 //
@@ -52,8 +56,8 @@ class CandidateCache {
 
 class WeightedCandidates final : public Candidates {
  public:
-  // Lists candidates for depths below `depth`. `prior` may be null; then only the drafter's weight
-  // counts. Owns nothing; all arguments must outlive this object.
+  // Lists candidates for depths below `depth`. `prior` may be null; then only the drafter's weights
+  // count. Owns nothing; all arguments must outlive this object.
   WeightedCandidates(CycleDraft& draft, int depth, const TransitionPrior* prior,
                      const CandidateWeights* weights, int max_children = 32);
 
@@ -70,15 +74,18 @@ class WeightedCandidates final : public Candidates {
                             absl::Span<const TokenId> chosen, CandidateWeights* weights);
 
  private:
-  // The candidates of one place of the draft with scores from the drafter's term alone.
+  // The candidates of one place of the draft with scores from the drafter's terms alone.
   struct DraftScores {
-    std::vector<ScoredToken> ranked;  // Candidates with non-zero probability.
+    std::vector<ScoredToken> ranked;  // Candidates with non-zero probability, best first.
     double sum = 0;                   // Σ exp(score)
     float log_mass = 0;               // log Σ q
-    std::vector<uint16_t> slots;      // Hash table by token: rank + 1, or 0 for a free slot.
+    float lowest = 0;             // The score of the least probable one, without its pair score.
+    std::vector<uint16_t> slots;  // By hash of the token: index in `ranked` + 1. 0: free.
     bool ready = false;
 
-    [[nodiscard]] int RankOf(TokenId token) const;  // −1 for a token that is not listed.
+    // The index in `ranked`; −1 for a token that is not listed.
+    [[nodiscard]] int RankOf(TokenId token) const;
+    void FillSlots();
   };
   // The candidates after `node`, whose distribution is `place`.
   [[nodiscard]] CandidateList ListAt(const CycleDraft::Place& place, const DraftTree& tree,
@@ -90,7 +97,8 @@ class WeightedCandidates final : public Candidates {
   const int max_depth_;
   const TransitionPrior* const prior_;
   const CandidateWeights* const weights_;
-  std::vector<DraftScores> draft_scores_;  // [places]
+  std::vector<DraftScores> draft_scores_;  // [places] Without pair scores.
+  absl::flat_hash_map<std::pair<int, int>, DraftScores> pair_scores_;  // By place and pair row.
   CandidateCache cache_;
   // Reused between calls of After().
   GainList gains_;

@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "orchestrator/tree/candidates.h"
+#include "common/base/ids.h"
+#include "orchestrator/tree/candidate_list.h"
 
 namespace bastion {
 

@@ -1,32 +1,24 @@
 // Candidates: the ranked tokens that may follow a node. The growers (best_first, beam, chain) see
 // candidates only through this interface and do not know their origin.
 //
-// DraftCandidates are the drafter's own (cycle_draft.h). WeightedCandidates and PriorCandidates
+// DraftCandidates are the drafter's own (draft_rows.h). WeightedCandidates and PriorCandidates
 // (orchestrator/prior/weighted_candidates.h) also depend on the tokens of the node's path.
 // Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_TREE_CANDIDATES_H_
 #define BASTION_ORCHESTRATOR_TREE_CANDIDATES_H_
 
 #include <algorithm>
-#include <cstddef>
 #include <limits>
 #include <memory>
 
 #include "common/base/ids.h"
 #include "common/stages/draft_tree.h"
 #include "common/stages/marginals.h"
+#include "orchestrator/tree/candidate_list.h"
 #include "orchestrator/tree/cycle_draft.h"
+#include "orchestrator/tree/draft_rows.h"
 
 namespace bastion {
-
-// The candidates after one node, best first. Scores are log-probabilities: non-increasing, <= 0 and
-// not NaN. A candidate with score -inf is never taken. Tokens are distinct.
-struct CandidateList {
-  const TokenId* tokens = nullptr;    // [size]
-  const float* log_scores = nullptr;  // [size]
-  int size = 0;
-  int bucket = kNoBucket;  // The rank that the drafter expects (marginals.h), if it says so.
-};
 
 class Candidates {
  public:
@@ -64,26 +56,19 @@ class DraftCandidates final : public Candidates {
   [[nodiscard]] int max_depth() const override { return max_depth_; }
   [[nodiscard]] CandidateList After(const DraftTree& tree, NodeIndex node) override {
     if (tree.depth(node) >= max_depth_) return {};
-    return ListAt(draft_->After(tree, node));
+    return rows_.At(draft_->After(tree, node));
   }
   [[nodiscard]] CandidateList InBlock(const DraftTree& tree, NodeIndex start,
                                       NodeIndex node) override {
     if (tree.depth(node) >= max_depth_) return {};
-    return ListAt(draft_->InBlock(tree, start, node));
+    return rows_.At(draft_->InBlock(tree, start, node));
   }
 
  private:
-  static CandidateList ListAt(const CycleDraft::Place& place) {
-    if (!place.known()) return {};
-    const Marginals& marginals = *place.marginals;
-    const size_t begin = static_cast<size_t>(place.position) * marginals.candidates;
-    return {marginals.tokens.data() + begin, marginals.log_probs.data() + begin,
-            marginals.candidates, marginals.bucket(place.position)};
-  }
-
   const std::unique_ptr<CycleDraft> owned_;
   CycleDraft* const draft_;
   const int max_depth_;
+  DraftRows rows_;
 };
 
 }  // namespace bastion

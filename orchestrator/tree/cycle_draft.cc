@@ -39,12 +39,26 @@ void CycleDraft::Add(absl::Span<const TokenId> path, Marginals marginals) {
   entry(at).marginals = std::move(marginals);
 }
 
+CycleDraft::Place CycleDraft::PlaceAt(const Marginals& marginals, int position, int index,
+                                      TokenId before) {
+  Place place = {&marginals, position, index};
+  if (marginals.pair_scores.empty()) return place;
+  if (position == 0) {
+    place.pair_row = 0;
+    return place;
+  }
+  for (int rank = 0; rank < marginals.candidates; ++rank) {
+    if (marginals.token(position - 1, rank) == before) place.pair_row = rank;
+  }
+  return place;
+}
+
 CycleDraft::Place CycleDraft::Find(const DraftTree& tree, NodeIndex node) const {
   // A block drafter expands the root alone, so the depth decides.
   if (!expands_nodes_) {
     const int depth = tree.depth(node);
     if (depth >= root_positions()) return {};
-    return {&root_.marginals, depth, depth};
+    return PlaceAt(root_.marginals, depth, depth, tree.token(node));
   }
   return Find(PathOf(tree, node));
 }
@@ -65,7 +79,8 @@ CycleDraft::Place CycleDraft::PlaceIn(const Entry& expanded, absl::Span<const To
   for (int before = 0; before < position; ++before) {
     if (path[above + before] != expanded.marginals.token(before, 0)) return {};
   }
-  return {&expanded.marginals, position, expanded.first_place + position};
+  return PlaceAt(expanded.marginals, position, expanded.first_place + position,
+                 position == 0 ? kNoToken : path.back());
 }
 
 CycleDraft::Place CycleDraft::Find(absl::Span<const TokenId> path) const {
@@ -73,7 +88,7 @@ CycleDraft::Place CycleDraft::Find(absl::Span<const TokenId> path) const {
   // The root's block has one position per depth.
   if (!expands_nodes_) {
     if (depth >= root_positions()) return {};
-    return {&root_.marginals, depth, depth};
+    return PlaceAt(root_.marginals, depth, depth, depth == 0 ? kNoToken : path.back());
   }
   Place place;
   int at = 0;

@@ -4,7 +4,7 @@
 //
 // There are three kinds of drafters:
 //   - A block drafter expands the root alone and predicts P positions. All nodes of a depth share
-//     the distribution of that position.
+//     the distribution of that position, or all that have the same token if there are pair scores.
 //   - An autoregressive drafter expands every node and predicts one position.
 //   - A SpecBlock drafter expands every node and predicts a block of P positions. Position 0 is for
 //     the expanded node. Position k > 0 is for one node only: the descendant whose tokens at the
@@ -36,11 +36,17 @@ using TreePath = std::vector<TokenId>;
 
 class CycleDraft {
  public:
-  // One distribution of the draft: a position of some marginals.
+  static constexpr int kNoPairRow = -1;
+
+  // One distribution of the draft: a position of some marginals, and a row of their pair scores.
   struct Place {
     const Marginals* marginals = nullptr;  // Null: the drafter has not predicted it.
     int position = 0;                      // In `marginals`.
-    int index = 0;                         // Unique in this draft, in [0, places()).
+    int index = 0;  // Identifies the position in this draft, in [0, places()).
+    // The rank of the token before among the candidates of the position before it
+    // (Marginals::pair_row). 0 at position 0. kNoPairRow: there are no pair scores, or the token is
+    // not among these candidates.
+    int pair_row = kNoPairRow;
 
     [[nodiscard]] bool known() const { return marginals != nullptr; }
   };
@@ -90,6 +96,9 @@ class CycleDraft {
     int first_place = 0;
   };
 
+  // The place at `position` of `marginals` after the token `before`.
+  [[nodiscard]] static Place PlaceAt(const Marginals& marginals, int position, int index,
+                                     TokenId before);
   // The place at the end of `path` in the block of `expanded`, whose path is the first `above`
   // tokens of `path`. Unknown if the block does not reach it.
   [[nodiscard]] static Place PlaceIn(const Entry& expanded, absl::Span<const TokenId> path,

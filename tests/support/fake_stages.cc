@@ -269,6 +269,16 @@ absl::StatusOr<DrafterInfo> FakeDrafter::Info() {
                      .expands_nodes = expands_nodes};
 }
 
+void FakeDrafter::AddPairScores(int position, TokenId truth, Marginals* marginals) {
+  for (int previous = 0; previous < marginals->candidates; ++previous) {
+    const bool used = previous == 0 || position > 0;
+    for (int r = 0; r < marginals->candidates; ++r) {
+      const bool right = marginals->token(position, r) == truth;
+      marginals->pair_scores.push_back(used && right ? 4.0f : 0.0f);
+    }
+  }
+}
+
 Marginals FakeDrafter::MarginalsAfter(const std::vector<TokenId>& prefix,
                                       const Frontier& frontier) const {
   Marginals marginals;
@@ -285,6 +295,7 @@ Marginals FakeDrafter::MarginalsAfter(const std::vector<TokenId>& prefix,
       const float log_prob = std::log(0.6f) + static_cast<float>(r) * std::log(0.4f);
       marginals.log_probs.push_back(sends_invalid_marginals ? 1.0f : log_prob);
     }
+    if (scores_pairs) AddPairScores(p, truth, &marginals);
     tokens.push_back(truth);
   }
   return marginals;

@@ -103,6 +103,9 @@ class FakeDrafter final : public Drafter {
 
   // True: an autoregressive drafter, which expands every node and predicts one position.
   bool expands_nodes = false;
+  // True: a drafter with a pair selector, which knows the target's tokens where its marginals are
+  // wrong.
+  bool scores_pairs = false;
 
   // ---- faults that a test can set ----
   int percent_right = 70;                    // How often the top candidate is the target's token.
@@ -117,6 +120,8 @@ class FakeDrafter final : public Drafter {
 
  private:
   [[nodiscard]] int positions() const { return expands_nodes ? 1 : kPositions; }
+  // The pair scores of `position`, whose candidates `marginals` has: `truth` follows all tokens.
+  static void AddPairScores(int position, TokenId truth, Marginals* marginals);
   [[nodiscard]] Marginals MarginalsAfter(const std::vector<TokenId>& prefix,
                                          const Frontier& frontier) const;
 

@@ -82,6 +82,12 @@ std::vector<std::string> EagleGoldens() { return CasesWithDrafter(hub::ModelKind
 
 std::vector<std::string> SpecBlockGoldens() { return CasesWithDrafter(hub::ModelKind::kSpecBlock); }
 
+std::vector<std::string> ParallelEagleGoldens() {
+  return CasesWithDrafter(hub::ModelKind::kParallelEagle);
+}
+
+std::vector<std::string> MedusaGoldens() { return CasesWithDrafter(hub::ModelKind::kMedusa); }
+
 std::vector<int> GoldenFeatureLayers(const std::string& name) {
   const std::string folder = GoldenFolder(name);
   const GoldenFile golden(folder + "/golden.safetensors");

@@ -37,6 +37,10 @@ class GoldenFile {
 [[nodiscard]] std::vector<std::string> EagleGoldens();
 // Those of them that have a SpecBlock drafter (tests/parity/specblock_goldens.py).
 [[nodiscard]] std::vector<std::string> SpecBlockGoldens();
+// Those of them that have a P-EAGLE drafter (tests/parity/parallel_goldens.py).
+[[nodiscard]] std::vector<std::string> ParallelEagleGoldens();
+// Those of them that have Medusa heads (tests/parity/medusa_goldens.py).
+[[nodiscard]] std::vector<std::string> MedusaGoldens();
 // The layers whose outputs are the features of a case.
 [[nodiscard]] std::vector<int> GoldenFeatureLayers(const std::string& name);
 // The path of the folder `name`.

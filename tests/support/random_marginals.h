@@ -70,6 +70,20 @@ inline Marginals RandomMarginals(std::mt19937& random, int positions, int candid
   return MarginalsOf(probabilities);
 }
 
+// Adds random pair scores within `scale` of 0. kTies draws from two values.
+inline void AddPairScores(std::mt19937& random, float scale, Marginals* marginals,
+                          EdgeCase edge_case = EdgeCase::kNone) {
+  const int candidates = marginals->candidates;
+  for (int p = 0; p < marginals->positions; ++p) {
+    for (int pair = 0; pair < candidates * candidates; ++pair) {
+      const float drawn = edge_case == EdgeCase::kTies
+                              ? scale * static_cast<float>(random() % 2)
+                              : std::uniform_real_distribution<float>(-scale, scale)(random);
+      marginals->pair_scores.push_back(p == 0 && pair >= candidates ? 0.0f : drawn);
+    }
+  }
+}
+
 }  // namespace bastion::testing
 
 #endif  // BASTION_TESTS_SUPPORT_RANDOM_MARGINALS_H_

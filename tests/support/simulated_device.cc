@@ -135,7 +135,29 @@ Acceptance SimulatedDevice::Accept(const VerifyItem& item) {
 }
 
 Marginals DrawnTexts::Predict(const Frontier& frontier) {
-  return MarginalsOf(drafts_.at(frontier.sequence.session).stated);
+  const SimulatedDrafts& drafts = drafts_.at(frontier.sequence.session);
+  Marginals marginals = MarginalsOf(drafts.stated);
+  if (drafts.states_pairs) marginals.pair_scores = drafts.pair_scores;
+  return marginals;
+}
+
+std::vector<double> DrawnTexts::TruthAfter(const SimulatedDrafts& drafts, int depth,
+                                           TokenId before) {
+  std::vector<double> truth = drafts.truth[depth];
+  const auto candidates = static_cast<TokenId>(truth.size());
+  const TokenId previous = depth == 0 ? 0 : before - 100 * (depth - 1);
+  const bool paired = drafts.follows_pairs && !drafts.pair_scores.empty();
+  if (!paired || previous < 0 || previous >= candidates) return truth;
+  const float* row =
+      &drafts.pair_scores[static_cast<size_t>((depth * candidates + previous)) * truth.size()];
+  double mass = 0, sum = 0;
+  for (size_t rank = 0; rank < truth.size(); ++rank) {
+    mass += truth[rank];
+    truth[rank] *= std::exp(row[rank]);
+    sum += truth[rank];
+  }
+  for (double& probability : truth) probability *= sum == 0 ? 0 : mass / sum;
+  return truth;
 }
 
 TokenId DrawnTexts::Choose(const VerifyItem& item, NodeIndex node) {
@@ -146,9 +168,10 @@ TokenId DrawnTexts::Choose(const VerifyItem& item, NodeIndex node) {
   for (NodeIndex i = node; i != 0; i = item.tree.parent(i)) {
     off_spine = off_spine || item.tree.token(i) % 100 != 0;
   }
+  const std::vector<double> truth = TruthAfter(drafts, depth, item.tree.token(node));
   double left = std::uniform_real_distribution<>()(random_);
-  for (size_t rank = 0; rank < drafts.truth[depth].size(); ++rank) {
-    left -= drafts.truth[depth][rank] * (off_spine ? drafts.off_spine : 1.0);
+  for (size_t rank = 0; rank < truth.size(); ++rank) {
+    left -= truth[rank] * (off_spine ? drafts.off_spine : 1.0);
     if (left < 0) return 100 * depth + static_cast<TokenId>(rank);
   }
   return kOther;

@@ -31,7 +31,11 @@ class SimulatedTexts {
 struct SimulatedDrafts {
   Probabilities stated;
   Probabilities truth;
-  double off_spine = 1;  // Factor for `truth` below a candidate of rank > 0.
+  double off_spine = 1;                 // Factor for `truth` below a candidate of rank > 0.
+  std::vector<float> pair_scores = {};  // Marginals::pair_scores, or empty.
+  bool states_pairs = true;             // The drafter sends them.
+  // They move the probabilities of a row of `truth`, and leave its mass.
+  bool follows_pairs = true;
 
   // States the true probabilities.
   static SimulatedDrafts Calibrated(const Probabilities& probabilities) {
@@ -45,7 +49,7 @@ struct SimulatedDrafts {
 
 // Random texts. A draft states the same probabilities in every cycle. The target's tokens are drawn
 // from the true probabilities: truth[d][r] is the probability that the candidate of rank r at depth
-// d+1 is the target's token, given that the target chose the path above it.
+// d+1 is the target's token, given that the target chose the path above it, before pair scores.
 class DrawnTexts final : public SimulatedTexts {
  public:
   // Sets the drafts of the request with this session id.
@@ -56,6 +60,10 @@ class DrawnTexts final : public SimulatedTexts {
   [[nodiscard]] TokenId Choose(const VerifyItem& item, NodeIndex node) override;
 
  private:
+  // The row of `truth` of `depth` after the token `before`.
+  [[nodiscard]] static std::vector<double> TruthAfter(const SimulatedDrafts& drafts, int depth,
+                                                      TokenId before);
+
   std::mt19937 random_{1};
   std::map<uint64_t, SimulatedDrafts> drafts_;  // By session.
 };

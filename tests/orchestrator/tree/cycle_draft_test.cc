@@ -133,6 +133,30 @@ TEST(CycleDraftTest, RemembersEachMissingPathOnce) {
   EXPECT_THAT(draft.TakeMissing(), IsEmpty());
 }
 
+TEST(CycleDraftTest, ThePairRowIsTheRankOfTheTokenBefore) {
+  Marginals marginals = SomeMarginals(2);
+  marginals.pair_scores.resize(32);
+  CycleDraft draft(marginals);
+  DraftTree tree(100);  // The root is no candidate.
+  tree.Add(0, 2, -1);
+  tree.Add(0, 55, -1);
+  EXPECT_EQ(draft.Find(tree, 0).pair_row, 0);
+  EXPECT_EQ(draft.Find(tree, 1).pair_row, 2);
+  EXPECT_EQ(draft.Find(tree, 2).pair_row, CycleDraft::kNoPairRow);
+  EXPECT_EQ(draft.Find(TreePath{}).pair_row, 0);
+  EXPECT_EQ(draft.Find(TreePath{3}).pair_row, 3);
+  EXPECT_EQ(draft.InBlock(tree, 0, 1).pair_row, 2);
+  const CycleDraft plain(SomeMarginals(2));
+  EXPECT_EQ(plain.Find(tree, 1).pair_row, CycleDraft::kNoPairRow);
+  // Later positions of a block are for the candidates of rank 1 alone.
+  CycleDraft nodes;
+  nodes.set_expands_nodes(true);
+  nodes.Add(TreePath{2}, marginals);
+  EXPECT_EQ(nodes.Find(TreePath{2}).pair_row, 0);
+  EXPECT_EQ(nodes.Find(TreePath{2, 0}).pair_row, 0);
+  EXPECT_FALSE(nodes.Find(TreePath{2, 1}).known());
+}
+
 TEST(CycleDraftTest, EmptyMarginalsAreNoPrediction) {
   CycleDraft draft;
   draft.Add({}, {});

@@ -36,6 +36,25 @@ BENCHMARK(BestFirstNodes)
     ->ArgsProduct({{64, 256, 1024}, {1, 64, 1024}})
     ->Unit(benchmark::kMicrosecond);
 
+// Goal: 64 nodes in tens of microseconds.
+void PairedNodes(benchmark::State& state) {
+  const auto candidates = static_cast<int>(state.range(1));
+  std::mt19937 random(1);
+  Marginals marginals =
+      testing::RandomMarginals(random, 7, candidates, testing::EdgeCase::kNone, 16);
+  testing::AddPairScores(random, 2, &marginals);
+  CycleDraft draft(marginals);
+  const auto budget = static_cast<int>(state.range(0));
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(GrowBestFirst(1, testing::Borrow(DraftCandidates(draft)), budget));
+  }
+  state.SetItemsProcessed(state.iterations() * budget);
+}
+BENCHMARK(PairedNodes)
+    ->ArgNames({"nodes", "candidates"})
+    ->ArgsProduct({{16, 64}, {16, 64}})
+    ->Unit(benchmark::kMicrosecond);
+
 void Beam4x15(benchmark::State& state) {
   CycleDraft draft = Draw(/*candidates=*/256, /*sharpness=*/64);
   for (auto _ : state) {
@@ -62,10 +81,15 @@ struct PriorFixture {
   CandidateWeights prior_weights = CandidateWeights::ForPriorAlone();
 };
 
+// With pair scores if the second argument is 1. The drafter then has 16 candidates.
 void WeightedNodes(benchmark::State& state) {
   static const auto* const fixture = new PriorFixture();
   std::mt19937 random(1);
-  CycleDraft draft(testing::RandomMarginals(random, 7, 64, testing::EdgeCase::kNone, 16));
+  const bool paired = state.range(1) == 1;
+  Marginals marginals =
+      testing::RandomMarginals(random, 7, paired ? 16 : 64, testing::EdgeCase::kNone, 16);
+  if (paired) testing::AddPairScores(random, 2, &marginals);
+  CycleDraft draft(marginals);
   const auto budget = static_cast<int>(state.range(0));
   for (auto _ : state) {
     WeightedCandidates candidates(draft, 7, &fixture->prior, &fixture->draft_weights);
@@ -73,7 +97,10 @@ void WeightedNodes(benchmark::State& state) {
   }
   state.SetItemsProcessed(state.iterations() * budget);
 }
-BENCHMARK(WeightedNodes)->ArgName("nodes")->Arg(4)->Arg(16)->Arg(64)->Unit(benchmark::kMicrosecond);
+BENCHMARK(WeightedNodes)
+    ->ArgNames({"nodes", "paired"})
+    ->ArgsProduct({{4, 16, 64}, {0, 1}})
+    ->Unit(benchmark::kMicrosecond);
 
 void PriorNodes(benchmark::State& state) {
   static const auto* const fixture = new PriorFixture();
