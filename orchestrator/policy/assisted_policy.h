@@ -40,7 +40,7 @@ class AssistedPolicy final : public NamedPolicyKind {
   int max_rounds() const override { return kTokens; }
   GrownTree Grow(TokenId root, Candidates& candidates, const TreeLimits& limits, int horizon,
                  const CostModel& costs) const override;
-  std::unique_ptr<NamedPolicyKind> ForRequest() const override {
+  std::unique_ptr<NamedPolicyKind> ForRequest(const PolicyContext& /*context*/) const override {
     return std::make_unique<AssistedPolicy>();
   }
   void Observe(const DraftTree& tree, int accepted) override;

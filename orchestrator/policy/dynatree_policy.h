@@ -1,9 +1,10 @@
 // dynatree[:options]: DynaTree (tree/dynatree.h) with its historical adjustment.
 //
 // Options, as name=value after commas: bmin, bmid, bmax (branches), high, low (confidence
-// thresholds), d0, dmax (depths), stop, deep, prune (path probabilities), n (nodes), w (window of
-// the historical adjustment; 0: off). `dynatree:fixed` is the fixed tree of the paper's baseline,
-// which dmax (5), bmax (2) and n (256) change.
+// thresholds), d0, dmax (depths), stop, deep, prune (path probabilities), leaves (0: nodes below
+// `prune` are not verified), n (nodes), w (window of the historical adjustment; 0: off).
+// `dynatree:fixed` is the fixed tree of the paper's baseline, which dmax (5), bmax (2), prune (0)
+// and n (256) change. `dynatree:authors` is dynatree_authors_policy.h.
 //
 // Historical adjustment (§3.3): the mean share of accepted nodes over the last w cycles moves D_0
 // and τ_h. The paper promises the schedule in Appendix D, but does not print it. Ours: after every
@@ -18,11 +19,23 @@
 #include <string_view>
 
 #include "orchestrator/policy/policy_kind.h"
+#include "orchestrator/policy/policy_options.h"
 #include "orchestrator/tree/dynatree.h"
 
 namespace bastion {
 
-class DynaTreePolicy final : public NamedPolicyKind {
+// What the policies of DynaTree trees share.
+class DynaTreeKind : public NamedPolicyKind {
+ protected:
+  // Takes the options of a shape, w excluded. False if they contradict each other.
+  [[nodiscard]] static bool TakeShape(PolicyOptions& options, DynaTreeShape* shape);
+  // Grows a tree and cuts it to the limits.
+  [[nodiscard]] static GrownTree GrowShape(TokenId root, Candidates& candidates,
+                                           const DynaTreeShape& shape, const TreeLimits& limits,
+                                           int horizon);
+};
+
+class DynaTreePolicy final : public DynaTreeKind {
  public:
   static constexpr double kHighAcceptance = 0.5, kLowAcceptance = 0.25;
   static constexpr int kDefaultWindow = 8;
@@ -37,7 +50,7 @@ class DynaTreePolicy final : public NamedPolicyKind {
   int max_rounds() const override { return shape_.max_depth + 1; }
   GrownTree Grow(TokenId root, Candidates& candidates, const TreeLimits& limits, int horizon,
                  const CostModel& costs) const override;
-  std::unique_ptr<NamedPolicyKind> ForRequest() const override;
+  std::unique_ptr<NamedPolicyKind> ForRequest(const PolicyContext& context) const override;
   void Observe(const DraftTree& tree, int accepted) override;
 
   [[nodiscard]] const DynaTreeShape& shape() const { return shape_; }

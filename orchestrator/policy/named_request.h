@@ -18,7 +18,7 @@ class NamedRequest final : public RequestPolicy {
   // `kind` belongs to context.policy.
   NamedRequest(const NamedPolicyKind& kind, const PolicyContext& context)
       : RequestPolicy(context),
-        own_kind_(kind.ForRequest()),
+        own_kind_(kind.ForRequest(context)),
         kind_(own_kind_ != nullptr ? *own_kind_ : kind),
         costs_(context.costs) {}
 

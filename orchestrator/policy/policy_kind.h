@@ -97,7 +97,10 @@ class NamedPolicyKind : public PolicyKind {
 
   // A policy that learns from the cycles of a request returns a copy of itself for the request.
   // Null: the policy does not learn.
-  [[nodiscard]] virtual std::unique_ptr<NamedPolicyKind> ForRequest() const { return nullptr; }
+  [[nodiscard]] virtual std::unique_ptr<NamedPolicyKind> ForRequest(
+      const PolicyContext& /*context*/) const {
+    return nullptr;
+  }
   // The target accepted `accepted` nodes of `tree`. Called for copies only.
   virtual void Observe(const DraftTree& /*tree*/, int /*accepted*/) {}
 

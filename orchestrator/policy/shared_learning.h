@@ -6,12 +6,14 @@
 
 #include <cstdint>
 #include <map>
+#include <string>
 #include <utility>
 
 #include "orchestrator/belief/acceptance_calibration.h"
 #include "orchestrator/belief/child_profile.h"
 #include "orchestrator/belief/draft_belief.h"
 #include "orchestrator/belief/reliability.h"
+#include "orchestrator/policy/dynatree_history.h"
 #include "orchestrator/policy/policy.h"
 #include "orchestrator/prior/candidate_weights.h"
 #include "orchestrator/prior/continuation_counts.h"
@@ -59,6 +61,12 @@ class SharedLearning {
   using Key = std::pair<DraftMode, Policy::Prior>;
   [[nodiscard]] const std::map<Key, SharedSpeculation>& shared() const { return shared_; }
 
+  // The history of a policy with this text. Begins as `initial`. The reference stays valid.
+  [[nodiscard]] DynaTreeHistory& dynatree_history(const std::string& policy,
+                                                  const DynaTreeHistory& initial) {
+    return dynatree_histories_.emplace(policy, initial).first->second;
+  }
+
   // Requests that start later count the reliability of their nodes here. Not owned. Null, the
   // default: not collected.
   void set_reliability(Reliability* reliability) { reliability_ = reliability; }
@@ -69,6 +77,7 @@ class SharedLearning {
   PromptCounts prompt_counts_;
   Reliability* reliability_ = nullptr;
   std::map<Key, SharedSpeculation> shared_;
+  std::map<std::string, DynaTreeHistory> dynatree_histories_;
 };
 
 }  // namespace bastion

@@ -14,12 +14,14 @@ struct ScoredTree {
 };
 
 // Adds the `count` best candidates of `list` as children of `parent`, while there are fewer than
-// `nodes` nodes.
-void AddChildren(NodeIndex parent, const CandidateList& list, int count, int nodes,
+// shape.nodes nodes.
+void AddChildren(NodeIndex parent, const CandidateList& list, int count, const DynaTreeShape& shape,
                  ScoredTree* grown) {
-  for (int rank = 0; rank < std::min(count, list.size) && grown->tree.nodes() < nodes; ++rank) {
+  const int most = std::min(count, list.size);
+  for (int rank = 0; rank < most && grown->tree.nodes() < shape.nodes; ++rank) {
     const double score = grown->scores[parent] + static_cast<double>(list.log_scores[rank]);
     if (std::isinf(score)) return;
+    if (!shape.keeps_leaves && std::exp(score) < shape.prune) return;
     grown->tree.Add(parent, list.tokens[rank], static_cast<float>(score));
     grown->scores.push_back(score);
   }
@@ -52,13 +54,13 @@ DynaTreeShape FixedTreeShape(int depth, int branches, int nodes) {
 DraftTree GrowDynaTree(TokenId root, Candidates& candidates, const DynaTreeShape& shape) {
   ScoredTree grown = {DraftTree(root)};
   const DraftTree& tree = grown.tree;
-  AddChildren(0, candidates.After(tree, 0), 1, shape.nodes, &grown);
+  AddChildren(0, candidates.After(tree, 0), 1, shape, &grown);
   for (NodeIndex u = 1; u < tree.rows() && tree.nodes() < shape.nodes; ++u) {
     if (!MayExpand(shape, tree.depth(u) - 1, std::exp(grown.scores[u]))) continue;
     const CandidateList list = candidates.After(tree, u);
     if (list.size == 0) continue;
     const int branches = Branches(shape, std::exp(static_cast<double>(list.log_scores[0])));
-    AddChildren(u, list, branches, shape.nodes, &grown);
+    AddChildren(u, list, branches, shape, &grown);
   }
   return std::move(grown.tree);
 }

@@ -12,7 +12,8 @@
 // c(u) < low, else mid_branches. The tree ends at `nodes` nodes, u0 included.
 //
 // The text of §3.3 prunes nodes with p(u) < τ. Algorithm 1 as printed keeps them as leaves and only
-// does not expand them. This is Algorithm 1. Thread-safe: no state.
+// does not expand them. This is Algorithm 1, unless the shape says otherwise. Thread-safe: no
+// state.
 #ifndef BASTION_ORCHESTRATOR_TREE_DYNATREE_H_
 #define BASTION_ORCHESTRATOR_TREE_DYNATREE_H_
 
@@ -36,6 +37,8 @@ struct DynaTreeShape {
   double deep = 0.2;     // ρ_deep
   double prune = 0.03;   // τ
   int nodes = 256;       // N_max
+  // False: as the text of §3.3 says, nodes with p(u) < τ are not in the tree.
+  bool keeps_leaves = true;
 };
 
 // The same number of branches everywhere, down to `depth`: the paper's fixed tree.

@@ -56,4 +56,40 @@ std::vector<std::vector<TokenId>> DynaTreeReference(const DraftStep& step,
   return tree;
 }
 
+std::vector<std::vector<TokenId>> DynaTreeAuthorsReference(const DraftStep& step,
+                                                           const DynaTreeArguments& args,
+                                                           int phase) {
+  using Leaf = std::pair<std::vector<TokenId>, double>;  // A path and its log-probability.
+  std::vector<std::vector<TokenId>> tree;
+  const auto first = step({});
+  if (first.empty()) return tree;
+  tree.push_back({first[0].first});
+  std::vector<Leaf> leaves = {{tree[0], std::log(first[0].second)}};
+  for (int depth = 1; !leaves.empty() && static_cast<int>(tree.size()) < args.n_max; ++depth) {
+    if (phase == 1 && depth > args.d_0) break;
+    std::vector<Leaf> below;
+    for (const auto& [path, score] : leaves) {
+      const double probability = std::exp(score);
+      if (probability < args.tau) continue;
+      if (phase > 1) {
+        if (probability < args.rho_stop || depth >= args.d_max) continue;
+        if (depth >= args.d_0 && !(probability > args.rho_deep)) continue;
+      }
+      const auto next = step(path);
+      if (next.empty()) continue;
+      const int branches = next[0].second > args.tau_h   ? args.b_min
+                           : next[0].second < args.tau_l ? args.b_max
+                                                         : args.b_mid;
+      for (int i = 0; i < branches && i < static_cast<int>(next.size()); ++i) {
+        if (static_cast<int>(tree.size()) >= args.n_max) break;
+        tree.push_back(path);
+        tree.back().push_back(next[i].first);
+        below.emplace_back(tree.back(), score + std::log(next[i].second));
+      }
+    }
+    leaves = std::move(below);
+  }
+  return tree;
+}
+
 }  // namespace bastion::testing

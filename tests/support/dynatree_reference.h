@@ -31,6 +31,11 @@ struct DynaTreeArguments {
                                                                   const DynaTreeArguments& args,
                                                                   int* steps = nullptr);
 
+// A second implementation of what the authors' code grows, level by level. `phase` 1: branches by
+// confidence, and d_0 levels below u_0. 2 and 3: with the dynamic depth.
+[[nodiscard]] std::vector<std::vector<TokenId>> DynaTreeAuthorsReference(
+    const DraftStep& step, const DynaTreeArguments& args, int phase);
+
 }  // namespace bastion::testing
 
 #endif  // BASTION_TESTS_SUPPORT_DYNATREE_REFERENCE_H_

@@ -67,7 +67,7 @@ TEST(AssistedPolicyTest, LearnsTheThresholdFromMoreThanFiveTokensOfBothKinds) {
 
 TEST(AssistedPolicyTest, EveryRequestHasItsOwnHistory) {
   const AssistedPolicy policy;
-  const std::unique_ptr<NamedPolicyKind> own = policy.ForRequest();
+  const std::unique_ptr<NamedPolicyKind> own = policy.ForRequest({*Policy::Parse("ar")});
   own->Observe(ChainOf({0.9, 0.8, 0.7, 0.6, 0.5, 0.1}), 5);
   EXPECT_NE(static_cast<const AssistedPolicy&>(*own).threshold(), policy.threshold());
 }

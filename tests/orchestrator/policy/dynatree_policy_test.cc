@@ -1,6 +1,7 @@
 #include "orchestrator/policy/dynatree_policy.h"
 
 #include "gtest/gtest.h"
+#include "orchestrator/policy/policy.h"
 
 namespace bastion {
 namespace {
@@ -61,7 +62,8 @@ TEST(DynaTreePolicyTest, RefusesOptionsThatItDoesNotKnow) {
 
 TEST(DynaTreePolicyTest, HighAcceptanceMakesItMoreAggressiveAndLowAcceptanceLess) {
   const DynaTreePolicy policy({}, /*window=*/4);
-  const std::unique_ptr<NamedPolicyKind> own = policy.ForRequest();
+  const absl::StatusOr<Policy> unused = Policy::Parse("ar");
+  const std::unique_ptr<NamedPolicyKind> own = policy.ForRequest({*unused});
   ASSERT_NE(own, nullptr);
   const DynaTreeShape& shape = static_cast<const DynaTreePolicy&>(*own).shape();
   for (int cycle = 0; cycle < 3; ++cycle) own->Observe(ChainOfNodes(4), 3);

@@ -60,6 +60,23 @@ TEST(DynaTreeTest, EqualsALineByLineImplementationOfAlgorithmOne) {
   }
 }
 
+TEST(DynaTreeTest, WithoutLeavesNoNodeIsLessLikelyThanTheThreshold) {
+  for (uint32_t seed = 0; seed < 20; ++seed) {
+    const NodeOracle oracle(seed, 3, 1 + seed % 5 * 3);
+    CycleDraft draft = oracle.Full(7);
+    DynaTreeShape shape = {.max_depth = 6, .stop = 0, .deep = 0, .prune = 0.1};
+    const DraftTree all = GrowDynaTree(kPaperRoot, testing::Borrow(DraftCandidates(draft)), shape);
+    shape.keeps_leaves = false;
+    const DraftTree likely =
+        GrowDynaTree(kPaperRoot, testing::Borrow(DraftCandidates(draft)), shape);
+    std::vector<TreePath> expected = PathsOf(all);
+    NodeIndex node = 0;
+    std::erase_if(expected,
+                  [&](const TreePath&) { return std::exp(all.log_score(++node)) < 0.1F; });
+    EXPECT_EQ(PathsOf(likely), expected) << "seed " << seed;
+  }
+}
+
 TEST(DynaTreeTest, TheFixedTreeIsCompleteBelowItsFirstToken) {
   const NodeOracle oracle(1, 3);
   CycleDraft draft = oracle.Full(7);
