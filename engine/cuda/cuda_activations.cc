@@ -39,6 +39,9 @@ absl::StatusOr<std::unique_ptr<CudaActivations>> CudaActivations::Create(
   if (config.blocks.join.parts > 0) {
     RETURN_IF_ERROR(activations->AllocateJoined(capacity.rows));
   }
+  if (config.blocks.convolution.taps > 0) {
+    RETURN_IF_ERROR(activations->AllocateConvolved(capacity.rows));
+  }
   return activations;
 }
 
@@ -108,8 +111,23 @@ absl::Status CudaActivations::AllocateJoined(size_t rows) {
   return absl::OkStatus();
 }
 
+absl::Status CudaActivations::AllocateConvolved(size_t rows) {
+  constexpr char kWhat[] = "convolved rows; lower --max_sequences";
+  const size_t width = dims_.hidden;
+  const size_t coefficients = size_t{2} * convolution_.taps * (width / convolution_.group);
+  ASSIGN_OR_RETURN(plain_, Memory::OnDevice(rows * Bytes(type_, dims_.hidden), kWhat));
+  ASSIGN_OR_RETURN(coefficients_, Memory::OnDevice(rows * coefficients * sizeof(float), kWhat));
+  ASSIGN_OR_RETURN(added_, Memory::OnDevice(rows * width * sizeof(float), kWhat));
+  return absl::OkStatus();
+}
+
 void CudaActivations::Embed(const Rows& rows, const void* table, DType type) {
   kernels::cuda::Embed({rows, table, type, hidden_.as<float>(), dims_.hidden}, *gpu_.stream);
+}
+
+void CudaActivations::Scale(const Rows& rows, float factor) {
+  kernels::cuda::Scale({hidden_.as<float>(), rows.row_capacity, dims_.hidden, factor},
+                       *gpu_.stream);
 }
 
 void CudaActivations::Project(const Rows& rows, const Matrix& matrix, const void* input) {
@@ -117,18 +135,21 @@ void CudaActivations::Project(const Rows& rows, const Matrix& matrix, const void
 }
 
 void CudaActivations::Normalize(const Rows& rows, const Norm& norm, const Tap& tap) {
+  NormalizeTo(normed_.as<void>(), rows, norm, tap);
+}
+
+void CudaActivations::NormalizeTo(void* to, const Rows& rows, const Norm& norm, const Tap& tap) {
   const float* const weight = norm.weight.as<float>();
   switch (norm.kind) {
     case hub::NormKind::kRms:
-      kernels::cuda::RmsNorm({hidden_.as<float>(), weight, normed_.as<void>(), tap.to, tap.stride,
-                              type_, rows.row_capacity, norm.width, norm.epsilon},
+      kernels::cuda::RmsNorm({hidden_.as<float>(), weight, to, tap.to, tap.stride, type_,
+                              rows.row_capacity, norm.width, norm.epsilon},
                              *gpu_.stream);
       return;
     case hub::NormKind::kLayer:
-      kernels::cuda::LayerNorm(
-          {hidden_.as<float>(), weight, norm.bias.as<float>(), normed_.as<void>(), tap.to,
-           tap.stride, type_, rows.row_capacity, norm.width, norm.epsilon},
-          *gpu_.stream);
+      kernels::cuda::LayerNorm({hidden_.as<float>(), weight, norm.bias.as<float>(), to, tap.to,
+                                tap.stride, type_, rows.row_capacity, norm.width, norm.epsilon},
+                               *gpu_.stream);
       return;
   }
 }
@@ -164,6 +185,48 @@ void CudaActivations::Shift(const Rows& rows, const Matrix& matrix, const Norm& 
   Project(rows, matrix, joined_.as<void>());
 }
 
+kernels::cuda::ConvolveArgs CudaActivations::ConvolveArgs(const Convolution& convolution, int side,
+                                                          int rows) const {
+  const int taps = convolution_.taps, width = dims_.hidden, groups = width / convolution_.group;
+  kernels::cuda::ConvolveArgs args;
+  args.base = convolution.base.as<float>() + int64_t{side} * taps * width;
+  args.coefficients = coefficients_.as<float>() + int64_t{side} * taps * groups;
+  args.rows = rows;
+  args.width = width;
+  args.taps = taps;
+  args.group = convolution_.group;
+  args.block_rows = convolution_.block_rows;
+  args.stride = convolution.projection.rows;
+  return args;
+}
+
+void CudaActivations::ConvolveInput(const Rows& rows, const Norm& norm, const Tap& tap,
+                                    const Convolution& convolution) {
+  NormalizeTo(plain_.as<void>(), rows, norm, tap);
+  gpu_.products->Multiply(convolution.projection,
+                          {plain_.as<void>(), coefficients_.as<float>(), rows.row_capacity});
+  kernels::cuda::ConvolveArgs args = ConvolveArgs(convolution, 0, rows.row_capacity);
+  args.x = plain_.as<void>();
+  args.y = normed_.as<void>();
+  args.dtype = type_;
+  kernels::cuda::Convolve(args, *gpu_.stream);
+}
+
+void CudaActivations::Add(const Matrix& matrix, const void* input, int rows,
+                          const Convolution* convolution) {
+  if (convolution == nullptr) {
+    gpu_.products->Multiply(matrix, {input, hidden_.as<float>(), rows, /*accumulate=*/true});
+    return;
+  }
+  gpu_.products->Multiply(matrix, {input, added_.as<float>(), rows});
+  kernels::cuda::ConvolveArgs args = ConvolveArgs(*convolution, 1, rows);
+  args.x = added_.as<void>();
+  args.y = hidden_.as<void>();
+  args.dtype = DType::kF32;
+  args.accumulate = true;
+  kernels::cuda::Convolve(args, *gpu_.stream);
+}
+
 kernels::cuda::QkvArgs CudaActivations::KernelArgs(const Rows& rows, const QkvArgs& args) const {
   kernels::cuda::QkvArgs project;
   project.rows = rows;
@@ -182,7 +245,7 @@ kernels::cuda::QkvArgs CudaActivations::KernelArgs(const Rows& rows, const QkvAr
 
 void CudaActivations::Qkv(const Rows& rows, const QkvArgs& args) {
   if (args.norm != nullptr) Normalize(rows, *args.norm, args.tap);
-  const Memory& input = join_.feeds_qkv ? joined_ : normed_;
+  const Memory& input = args.joined ? joined_ : normed_;
   gpu_.products->Multiply(*args.qkv, {input.as<void>(), qkv_.as<float>(), rows.row_capacity});
   kernels::cuda::QkvArgs project = KernelArgs(rows, args);
   project.query = qkv_.as<float>() + 2 * kv_width();
@@ -214,14 +277,14 @@ void CudaActivations::Attend(const Rows& rows, const AttendArgs& args) {
   kernels::cuda::Attention(attend, *gpu_.stream);
 }
 
-void CudaActivations::AddAttention(const Rows& rows, const Matrix& output) {
-  gpu_.products->Multiply(output, {attention_.as<void>(), hidden_.as<float>(), rows.row_capacity,
-                                   /*accumulate=*/true});
+void CudaActivations::AddAttention(const Rows& rows, const Matrix& output,
+                                   const Convolution* convolution) {
+  Add(output, attention_.as<void>(), rows.row_capacity, convolution);
 }
 
-void CudaActivations::GateUp(const Rows& rows, const Norm& norm, const Matrix& gate_up,
+void CudaActivations::GateUp(const Rows& rows, const Norm* norm, const Matrix& gate_up,
                              hub::MlpKind kind) {
-  Normalize(rows, norm, {});
+  if (norm != nullptr) Normalize(rows, *norm, {});
   const int count = rows.row_capacity, width = dims_.intermediate;
   float* const inner = gate_up_.as<float>();
   gpu_.products->Multiply(gate_up, {normed_.as<void>(), inner, count});
@@ -235,9 +298,8 @@ void CudaActivations::GateUp(const Rows& rows, const Norm& norm, const Matrix& g
   }
 }
 
-void CudaActivations::AddMlp(const Rows& rows, const Matrix& down) {
-  gpu_.products->Multiply(down, {activation_.as<void>(), hidden_.as<float>(), rows.row_capacity,
-                                 /*accumulate=*/true});
+void CudaActivations::AddMlp(const Rows& rows, const Matrix& down, const Convolution* convolution) {
+  Add(down, activation_.as<void>(), rows.row_capacity, convolution);
 }
 
 kernels::cuda::ExpertProductArgs CudaActivations::ProductOf(const Matrix& matrices) const {
@@ -279,6 +341,13 @@ void CudaActivations::AddExperts(const Rows& rows, const ExpertArgs& args) {
   kernels::cuda::Combine({outputs_.as<float>(), places_.as<int32_t>(), weights_.as<float>(),
                           hidden_.as<float>(), count, config.chosen, dims_.hidden},
                          stream);
+}
+
+void CudaActivations::AddSilu(const Rows& rows, const Matrix& matrix) {
+  const int count = rows.row_capacity;
+  float* const inner = gate_up_.as<float>();
+  gpu_.products->Multiply(matrix, {normed_.as<void>(), inner, count});
+  kernels::cuda::SiluAdd({inner, normed_.as<void>(), type_, count, dims_.hidden}, *gpu_.stream);
 }
 
 void CudaActivations::Head(const Matrix& head, const int32_t* wanted, int rows, Logits& logits) {

@@ -31,6 +31,7 @@ class CudaActivations final : public Activations {
       const hub::ModelConfig& config, DType type, const StepCapacity& capacity, Gpu& gpu);
 
   void Embed(const kernels::Rows& rows, const void* table, DType type) override;
+  void Scale(const kernels::Rows& rows, float factor) override;
   void Project(const kernels::Rows& rows, const Matrix& matrix, const void* input) override;
   void Normalize(const kernels::Rows& rows, const Norm& norm, const Tap& tap) override;
   void Keep(const kernels::Rows& rows, int part) override;
@@ -38,14 +39,19 @@ class CudaActivations final : public Activations {
   void Restart(const kernels::Rows& rows) override;
   void ProjectJoined(const kernels::Rows& rows, const Matrix& matrix) override;
   void Shift(const kernels::Rows& rows, const Matrix& matrix, const Norm& norm) override;
+  void ConvolveInput(const kernels::Rows& rows, const Norm& norm, const Tap& tap,
+                     const Convolution& convolution) override;
   void Qkv(const kernels::Rows& rows, const QkvArgs& args) override;
   void StoreKeysValues(const kernels::Rows& rows, const QkvArgs& args) override;
   void Attend(const kernels::Rows& rows, const AttendArgs& args) override;
-  void AddAttention(const kernels::Rows& rows, const Matrix& output) override;
-  void GateUp(const kernels::Rows& rows, const Norm& norm, const Matrix& gate_up,
+  void AddAttention(const kernels::Rows& rows, const Matrix& output,
+                    const Convolution* convolution) override;
+  void GateUp(const kernels::Rows& rows, const Norm* norm, const Matrix& gate_up,
               hub::MlpKind kind) override;
-  void AddMlp(const kernels::Rows& rows, const Matrix& down) override;
+  void AddMlp(const kernels::Rows& rows, const Matrix& down,
+              const Convolution* convolution) override;
   void AddExperts(const kernels::Rows& rows, const ExpertArgs& args) override;
+  void AddSilu(const kernels::Rows& rows, const Matrix& matrix) override;
   void Head(const Matrix& head, const int32_t* wanted, int rows, Logits& logits) override;
   double touched_experts() const override;
 
@@ -55,6 +61,7 @@ class CudaActivations final : public Activations {
   CudaActivations(const hub::ModelConfig& config, DType type, Gpu& gpu)
       : dims_(config.dims),
         join_(config.blocks.join),
+        convolution_(config.blocks.convolution),
         experts_config_(config.blocks.experts),
         expert_layers_(config.expert_layers),
         type_(type),
@@ -63,6 +70,14 @@ class CudaActivations final : public Activations {
   [[nodiscard]] absl::Status Allocate(const StepCapacity& capacity);
   [[nodiscard]] absl::Status AllocateExperts(size_t rows);
   [[nodiscard]] absl::Status AllocateJoined(size_t rows);
+  [[nodiscard]] absl::Status AllocateConvolved(size_t rows);
+  // Normalize, with the normed rows at `to`.
+  void NormalizeTo(void* to, const kernels::Rows& rows, const Norm& norm, const Tap& tap);
+  // The residual stream += input Wᵀ, convolved with side 1 if `convolution` is not null.
+  void Add(const Matrix& matrix, const void* input, int rows, const Convolution* convolution);
+  // The arguments for a side of a convolution, without x, y and dtype.
+  [[nodiscard]] kernels::cuda::ConvolveArgs ConvolveArgs(const Convolution& convolution, int side,
+                                                         int rows) const;
   [[nodiscard]] kernels::cuda::QkvArgs KernelArgs(const kernels::Rows& rows,
                                                   const QkvArgs& args) const;
   [[nodiscard]] kernels::cuda::ExpertProductArgs ProductOf(const Matrix& matrices) const;
@@ -71,6 +86,7 @@ class CudaActivations final : public Activations {
 
   const ModelDims dims_;
   const hub::JoinConfig join_;
+  const hub::ConvolutionConfig convolution_;
   const hub::ExpertsConfig experts_config_;
   const std::vector<bool> expert_layers_;  // Whether a layer has experts.
   const DType type_;
@@ -79,6 +95,8 @@ class CudaActivations final : public Activations {
   // For joined rows: the kept parts [parts, capacity, C], the joined rows [R, parts C], and the
   // places of the latter's parts among the former [R, parts].
   Memory parts_, joined_, part_places_;
+  // For convolutions: normed rows [R, C], coefficients [R, 2 T G], outputs of sublayers [R, C].
+  Memory plain_, coefficients_, added_;
   Memory pairs_;        // [R, 2] Each row, and the row before it (Shift).
   Memory row_numbers_;  // [R] 0, 1, …
   size_t capacity_ = 0;

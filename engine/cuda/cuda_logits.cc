@@ -91,6 +91,14 @@ void CudaLogits::Rank(const Ranking& ranking) {
       stream_);
 }
 
+void CudaLogits::Scale(int rows, float factor, float cap) {
+  kernels::cuda::Scale({values_.as<float>(), rows, vocabulary_, factor, cap}, stream_);
+}
+
+void CudaLogits::CopyRows(int rows, float* to) {
+  stream_.Copy(to, values_.as<void>(), rows * row_bytes());
+}
+
 absl::StatusOr<float*> CudaLogits::Row(int row) {
   stream_.Copy(host_row_.as<void>(), At(row), row_bytes());
   RETURN_IF_ERROR(stream_.Synchronize());

@@ -24,6 +24,8 @@ class CudaLogits final : public Logits {
   void Restore() override;
   void Choose(const Choice& choice) override;
   void Rank(const Ranking& ranking) override;
+  void Scale(int rows, float factor, float cap) override;
+  void CopyRows(int rows, float* to) override;
   int max_candidates() const override {
     return std::min(vocabulary_, kernels::cuda::kMaxCandidates);
   }

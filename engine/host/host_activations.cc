@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace bastion::nn {
 
@@ -10,6 +11,10 @@ void HostActivations::Embed(const kernels::Rows& rows, const void* table, DType 
   touched_experts_ = expert_layers_ = 0;
   host_.backend->embed({rows.tokens, table, type, x_, rows.row_capacity, dims_.hidden},
                        *host_.pool);
+}
+
+void HostActivations::Scale(const kernels::Rows& rows, float factor) {
+  host_.backend->scale({x_, rows.row_capacity, dims_.hidden, factor}, *host_.pool);
 }
 
 void HostActivations::Project(const kernels::Rows& rows, const Matrix& matrix, const void* input) {
@@ -84,6 +89,43 @@ void HostActivations::Shift(const kernels::Rows& rows, const Matrix& matrix, con
   Multiply(matrix, pairs, x_, count, /*accumulate=*/false);
 }
 
+void HostActivations::Convolve(const Convolution& convolution, int side, const float* x, float* y,
+                               int rows) {
+  const int taps = convolution_.taps, width = dims_.hidden, groups = width / convolution_.group;
+  kernels::ConvolveArgs args;
+  args.x = x;
+  args.base = convolution.base.as<float>() + int64_t{side} * taps * width;
+  args.stride = convolution.projection.rows;
+  args.coefficients = coefficients_.Reserve(rows, args.stride) + int64_t{side} * taps * groups;
+  args.y = y;
+  args.rows = rows;
+  args.width = width;
+  args.taps = taps;
+  args.group = convolution_.group;
+  args.block_rows = convolution_.block_rows;
+  args.accumulate = side == 1;
+  host_.backend->convolve(args, *host_.pool);
+}
+
+void HostActivations::ConvolveInput(const kernels::Rows& rows, const Norm& norm, const Tap& tap,
+                                    const Convolution& convolution) {
+  Normalize(rows, norm, tap);
+  const int count = rows.row_capacity;
+  std::swap(normed_, convolved_);
+  const float* const plain = convolved_.Reserve(count, norm.width);
+  Multiply(convolution.projection, plain, coefficients_.Reserve(count, convolution.projection.rows),
+           count, /*accumulate=*/false);
+  Convolve(convolution, 0, plain, normed_.Reserve(count, norm.width), count);
+}
+
+void HostActivations::Add(const Matrix& matrix, const float* input, int rows,
+                          const Convolution* convolution) {
+  if (convolution == nullptr) return Multiply(matrix, input, x_, rows, /*accumulate=*/true);
+  float* const output = convolved_.Reserve(rows, dims_.hidden);
+  Multiply(matrix, input, output, rows, /*accumulate=*/false);
+  Convolve(*convolution, 1, output, x_, rows);
+}
+
 kernels::QkvArgs HostActivations::KernelArgs(const kernels::Rows& rows, const QkvArgs& args) const {
   kernels::QkvArgs project;
   project.query_norm = args.query_norm->as<float>();
@@ -104,7 +146,7 @@ void HostActivations::Qkv(const kernels::Rows& rows, const QkvArgs& args) {
   const int count = rows.row_capacity, width = 2 * kv_width() + query_width();
   float* const qkv = qkv_.Reserve(count, width);  // [R, (2G + H) D]
   const int inputs = args.qkv->columns;
-  const float* const normed = (join_.feeds_qkv ? joined_ : normed_).Reserve(count, inputs);
+  const float* const normed = (args.joined ? joined_ : normed_).Reserve(count, inputs);
   Multiply(*args.qkv, normed, qkv, count, /*accumulate=*/false);
   kernels::QkvArgs project = KernelArgs(rows, args);
   project.key = qkv;
@@ -161,18 +203,19 @@ void HostActivations::Attend(const kernels::Rows& rows, const AttendArgs& args) 
   StreamingAttention(host_, streaming_, rotate, attend, sinks_);
 }
 
-void HostActivations::AddAttention(const kernels::Rows& rows, const Matrix& output) {
+void HostActivations::AddAttention(const kernels::Rows& rows, const Matrix& output,
+                                   const Convolution* convolution) {
   const int count = rows.row_capacity;
-  Multiply(output, attention_.Reserve(count, query_width()), x_, count, /*accumulate=*/true);
+  Add(output, attention_.Reserve(count, query_width()), count, convolution);
 }
 
-void HostActivations::GateUp(const kernels::Rows& rows, const Norm& norm, const Matrix& gate_up,
+void HostActivations::GateUp(const kernels::Rows& rows, const Norm* norm, const Matrix& gate_up,
                              hub::MlpKind kind) {
-  Normalize(rows, norm, {});
+  if (norm != nullptr) Normalize(rows, *norm, {});
   const int count = rows.row_capacity, width = dims_.intermediate;
   float* const inner = gate_up_.Reserve(count, gate_up.rows);   // [R, N]
   float* const activation = activation_.Reserve(count, width);  // [R, I]
-  Multiply(gate_up, normed_.Reserve(count, norm.width), inner, count, /*accumulate=*/false);
+  Multiply(gate_up, normed_.Reserve(count, dims_.hidden), inner, count, /*accumulate=*/false);
   switch (kind) {
     case hub::MlpKind::kGatedSilu:
       host_.backend->silu_mul({inner, activation, count, width}, *host_.pool);
@@ -183,9 +226,10 @@ void HostActivations::GateUp(const kernels::Rows& rows, const Norm& norm, const 
   }
 }
 
-void HostActivations::AddMlp(const kernels::Rows& rows, const Matrix& down) {
+void HostActivations::AddMlp(const kernels::Rows& rows, const Matrix& down,
+                             const Convolution* convolution) {
   const int count = rows.row_capacity;
-  Multiply(down, activation_.Reserve(count, dims_.intermediate), x_, count, /*accumulate=*/true);
+  Add(down, activation_.Reserve(count, dims_.intermediate), count, convolution);
 }
 
 void HostActivations::AddExperts(const kernels::Rows& rows, const ExpertArgs& args) {
@@ -196,6 +240,16 @@ void HostActivations::AddExperts(const kernels::Rows& rows, const ExpertArgs& ar
   Multiply(*args.router, normed, logits, count, /*accumulate=*/false);
   touched_experts_ += RunExperts(host_, args, {normed, logits, count, x_}, experts_);
   ++expert_layers_;
+}
+
+void HostActivations::AddSilu(const kernels::Rows& rows, const Matrix& matrix) {
+  const int count = rows.row_capacity, width = dims_.hidden;
+  float* const normed = normed_.Reserve(count, width);
+  float* const inner = gate_up_.Reserve(count, width);
+  Multiply(matrix, normed, inner, count, /*accumulate=*/false);
+  for (int64_t i = 0; i < int64_t{count} * width; ++i) {
+    normed[i] += inner[i] / (1 + std::exp(-inner[i]));
+  }
 }
 
 void HostActivations::Head(const Matrix& head, const int32_t* wanted, int rows, Logits& logits) {

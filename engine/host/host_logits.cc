@@ -51,6 +51,14 @@ void HostLogits::Choose(const Choice& choice) {
                         *host_.pool);
 }
 
+void HostLogits::Scale(int rows, float factor, float cap) {
+  host_.backend->scale({values_, rows, vocabulary_, factor, cap}, *host_.pool);
+}
+
+void HostLogits::CopyRows(int rows, float* to) {
+  std::copy_n(values_, int64_t{rows} * vocabulary_, to);
+}
+
 void HostLogits::Rank(const Ranking& ranking) {
   host_.backend->top_k({values_, ranking.coupling, ranking.tokens, ranking.log_probs, ranking.rows,
                         vocabulary_, ranking.candidates, ranking.ids},

@@ -18,6 +18,8 @@ class HostLogits final : public Logits {
   void Restore() override;
   void Choose(const Choice& choice) override;
   void Rank(const Ranking& ranking) override;
+  void Scale(int rows, float factor, float cap) override;
+  void CopyRows(int rows, float* to) override;
   int max_candidates() const override { return vocabulary_; }
   absl::StatusOr<float*> Row(int row) override { return At(row); }
 

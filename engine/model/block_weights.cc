@@ -59,6 +59,21 @@ absl::Status LoadExperts(const WeightLoader& loader, const hub::ModelConfig& con
   return absl::OkStatus();
 }
 
+// The coefficients are sums of many small products, so the projection is not rounded to int8.
+absl::StatusOr<Convolution> LoadConvolution(const WeightLoader& loader,
+                                            const hub::ModelConfig& config,
+                                            const std::string& name) {
+  const int taps = config.blocks.convolution.taps, width = config.dims.hidden;
+  const int groups = width / config.blocks.convolution.group;
+  Convolution convolution;
+  ASSIGN_OR_RETURN(convolution.base, loader.Elements(name + ".base_kernel", {2, taps, width}));
+  ASSIGN_OR_RETURN(
+      convolution.projection,
+      loader.StackedAs(UnquantizedFormat(loader.formats()),
+                       {AllRows(name + ".kernel_projection.weight", 2 * taps * groups)}, width));
+  return convolution;
+}
+
 }  // namespace
 
 absl::StatusOr<BlockWeights> LoadBlock(const WeightLoader& loader, const hub::ModelConfig& config,
@@ -76,11 +91,18 @@ absl::StatusOr<BlockWeights> LoadBlock(const WeightLoader& loader, const hub::Mo
     ASSIGN_OR_RETURN(block.key_norm,
                      loader.Vector(prefix + names.key_norm + ".weight", dims.head_dim));
   }
-  const int inputs = form.join.feeds_qkv ? form.join.parts * dims.hidden : dims.hidden;
+  const bool joined = form.join.feeds_qkv && layer == 0;
+  const int inputs = joined ? form.join.parts * dims.hidden : dims.hidden;
   ASSIGN_OR_RETURN(block.qkv, loader.WithBias(QkvRows(config, prefix), inputs, form.qkv_bias));
   if (form.join.shift_rows > 0 && layer > 0) {
     const std::string shift = absl::StrCat(names.shift, layer - 1, ".weight");
     ASSIGN_OR_RETURN(block.shift, loader.Stacked({AllRows(shift, dims.hidden)}, 2 * dims.hidden));
+  }
+  if (form.convolution.taps > 0) {
+    ASSIGN_OR_RETURN(block.attention_convolution,
+                     LoadConvolution(loader, config, prefix + names.attention_convolution));
+    ASSIGN_OR_RETURN(block.mlp_convolution,
+                     LoadConvolution(loader, config, prefix + names.mlp_convolution));
   }
   ASSIGN_OR_RETURN(block.output,
                    loader.WithBias({AllRows(prefix + names.output, dims.hidden)},

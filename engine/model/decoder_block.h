@@ -46,7 +46,10 @@ class DecoderBlock {
   void AddCost(ForwardCost& cost) const;
 
  private:
+  // Forward with convolutions. REQUIRES: an MLP that follows attention.
+  void ForwardConvolved(const BlockPass& pass) const;
   [[nodiscard]] QkvArgs QkvOf(const BlockPass& pass) const;
+  [[nodiscard]] AttendArgs AttendOf(const BlockPass& pass) const;
 
   BlockShape shape_;
   BlockWeights weights_;

@@ -57,7 +57,8 @@ struct Tap {
 
 // The projection of a block's input to queries, keys and values.
 struct QkvArgs {
-  const Norm* norm = nullptr;  // Null: the rows that Normalize() left.
+  const Norm* norm = nullptr;  // Null: the rows that Normalize() left, or the joined rows.
+  bool joined = false;         // Reads the joined rows.
   Tap tap = {};                // Stores the residual stream before the norm.
   const Matrix* qkv = nullptr;
   const Buffer *query_norm = nullptr, *key_norm = nullptr;  // [D] floats, or no memory
@@ -94,6 +95,8 @@ class Activations {
 
   // The residual stream = the rows of the table [V, C] of `type` for the tokens.
   virtual void Embed(const kernels::Rows& rows, const void* table, DType type) = 0;
+  // The residual stream *= factor.
+  virtual void Scale(const kernels::Rows& rows, float factor) = 0;
   // The residual stream = input Wᵀ, without the bias. `input` has the type input_type().
   virtual void Project(const kernels::Rows& rows, const Matrix& matrix, const void* input) = 0;
   // Norms the residual stream for StoreKeysValues, Qkv without a norm, or Head.
@@ -112,22 +115,33 @@ class Activations {
   // each JoinConfig::shift_rows rows is its own predecessor. `norm` is any norm.
   virtual void Shift(const kernels::Rows& rows, const Matrix& matrix, const Norm& norm) = 0;
 
+  // ---- convolutions (hub::ConvolutionConfig) ----
+  // Norms the residual stream, projects the normed rows to the coefficients of both sides, and
+  // convolves the normed rows with side 0.
+  virtual void ConvolveInput(const kernels::Rows& rows, const Norm& norm, const Tap& tap,
+                             const Convolution& convolution) = 0;
+
   // Norm, product, norms of the heads, rotary embedding. Stores keys and values in the cache.
   virtual void Qkv(const kernels::Rows& rows, const QkvArgs& args) = 0;
   // The same for keys and values of the normed rows, without queries.
   virtual void StoreKeysValues(const kernels::Rows& rows, const QkvArgs& args) = 0;
   // Attention of the queries (kernels::AttentionArgs).
   virtual void Attend(const kernels::Rows& rows, const AttendArgs& args) = 0;
-  // The residual stream += attention Wᵀ.
-  virtual void AddAttention(const kernels::Rows& rows, const Matrix& output) = 0;
-  // Norm, product and activation: the inner rows of the MLP.
-  virtual void GateUp(const kernels::Rows& rows, const Norm& norm, const Matrix& gate_up,
+  // The residual stream += attention Wᵀ, convolved with side 1 and the coefficients of the last
+  // ConvolveInput if `convolution` is not null.
+  virtual void AddAttention(const kernels::Rows& rows, const Matrix& output,
+                            const Convolution* convolution) = 0;
+  // Norm, product and activation: the inner rows of the MLP. Null: the rows are normed already.
+  virtual void GateUp(const kernels::Rows& rows, const Norm* norm, const Matrix& gate_up,
                       hub::MlpKind kind) = 0;
-  // The residual stream += inner rows Wᵀ.
-  virtual void AddMlp(const kernels::Rows& rows, const Matrix& down) = 0;
+  // The residual stream += inner rows Wᵀ, convolved as in AddAttention.
+  virtual void AddMlp(const kernels::Rows& rows, const Matrix& down,
+                      const Convolution* convolution) = 0;
   // The residual stream += a mixture of experts (Qwen3-MoE): a router chooses some of them for each
   // row, and the row gets the weighted sum of their MLPs, added in ascending order.
   virtual void AddExperts(const kernels::Rows& rows, const ExpertArgs& args) = 0;
+  // The normed rows += SiLU(normed rows Wᵀ): a residual block of Medusa.
+  virtual void AddSilu(const kernels::Rows& rows, const Matrix& matrix) = 0;
   // Logits of the normed rows wanted[i], i < rows; null: of the first rows.
   virtual void Head(const Matrix& head, const int32_t* wanted, int rows, Logits& logits) = 0;
 
@@ -182,6 +196,10 @@ class Logits {
   virtual void Rank(const Ranking& ranking) = 0;
   [[nodiscard]] virtual int max_candidates() const = 0;
 
+  // Multiplies the logits of the first `rows` rows by `factor` and caps them (kernels::ScaleArgs).
+  virtual void Scale(int rows, float factor, float cap) = 0;
+  // Copies the first `rows` rows to host memory [rows, V].
+  virtual void CopyRows(int rows, float* to) = 0;
   // A row [V] in host memory, valid until the next call. The caller may modify it.
   [[nodiscard]] virtual absl::StatusOr<float*> Row(int row) = 0;
 };

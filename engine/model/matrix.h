@@ -33,6 +33,12 @@ struct Norm {
   Buffer bias;    // [C] floats; layer norms only
 };
 
+// The convolutions around a sublayer (hub::ConvolutionConfig): side 0 before it, side 1 after it.
+struct Convolution {
+  Matrix projection;  // [2 T G, C] with G = C / group: side, tap, group. Empty: no convolutions.
+  Buffer base;        // [2, T, C] floats
+};
+
 }  // namespace bastion::nn
 
 #endif  // BASTION_ENGINE_MODEL_MATRIX_H_

@@ -76,6 +76,16 @@ absl::StatusOr<Buffer> WeightLoader::StackedVector(const std::vector<TensorRows>
   return stacked;
 }
 
+absl::StatusOr<Buffer> WeightLoader::Elements(const std::string& name,
+                                              absl::Span<const int64_t> shape) const {
+  ASSIGN_OR_RETURN(const hub::TensorView view, checkpoint_->Tensor(name, shape));
+  int64_t count = 1;
+  for (const int64_t size : shape) count *= size;
+  ASSIGN_OR_RETURN(Buffer elements, device_.Allocate(Bytes(DType::kF32, count), name.c_str()));
+  RETURN_IF_ERROR(device_.Convert(SourceOf(view), {0, count}, DType::kF32, elements.data()));
+  return elements;
+}
+
 absl::StatusOr<Norm> WeightLoader::LoadNorm(const std::string& name,
                                             const hub::ModelConfig& config) const {
   Norm norm;

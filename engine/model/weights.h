@@ -79,6 +79,9 @@ class WeightLoader {
   }
   // The named elements of vectors, one part after the other, as floats.
   [[nodiscard]] absl::StatusOr<Buffer> StackedVector(const std::vector<TensorRows>& parts) const;
+  // All elements of a tensor of `shape`, as floats.
+  [[nodiscard]] absl::StatusOr<Buffer> Elements(const std::string& name,
+                                                absl::Span<const int64_t> shape) const;
   // The norm over C elements whose tensors are called name + ".weight" and name + ".bias".
   [[nodiscard]] absl::StatusOr<Norm> LoadNorm(const std::string& name,
                                               const hub::ModelConfig& config) const;
@@ -101,8 +104,9 @@ class WeightLoader {
 // One decoder block, with an MLP or with experts; the members of the other are empty.
 struct BlockWeights {
   Norm attention_norm, mlp_norm;
-  Matrix shift;                        // [C, 2 C], or empty
-  Buffer query_norm, key_norm;         // [D], or no memory
+  Convolution attention_convolution, mlp_convolution;  // Or empty
+  Matrix shift;                                        // [C, 2 C], or empty
+  Buffer query_norm, key_norm;                         // [D], or no memory
   Matrix qkv;                          // [(2G + H) D, C]: keys, values, queries; or joined columns
   Matrix output;                       // [C, H D]
   Matrix gate_up;                      // [2 I, C]: gate, up; or [I, C] for an MLP without a gate

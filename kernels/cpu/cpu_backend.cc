@@ -24,6 +24,8 @@ const Backend& CpuBackend() {
       .attention = cpu::Attention,
       .silu_mul = cpu::SiluMul,
       .gelu = cpu::Gelu,
+      .scale = cpu::Scale,
+      .convolve = cpu::Convolve,
       .route = cpu::Route,
       .gather_rows = cpu::GatherRows,
       .combine = cpu::Combine,

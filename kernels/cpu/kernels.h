@@ -47,6 +47,8 @@ void Qkv(const QkvArgs& args, ThreadPool& pool);
 void Attention(const AttentionArgs& args, ThreadPool& pool);
 void SiluMul(const SiluMulArgs& args, ThreadPool& pool);
 void Gelu(const GeluArgs& args, ThreadPool& pool);
+void Scale(const ScaleArgs& args, ThreadPool& pool);
+void Convolve(const ConvolveArgs& args, ThreadPool& pool);
 void Route(const RouteArgs& args, ThreadPool& pool);
 void GatherRows(const GatherRowsArgs& args, ThreadPool& pool);
 void Combine(const CombineArgs& args, ThreadPool& pool);

@@ -105,6 +105,16 @@ struct SiluMulArgs {
 };
 void SiluMul(const SiluMulArgs& args, Stream& stream);
 
+// y += silu(x), rounded to `dtype`.
+struct SiluAddArgs {
+  const float* x = nullptr;  // [R, C]
+  void* y = nullptr;         // [R, C] of dtype
+  DType dtype = DType::kF32;
+  int rows = 0;   // R
+  int width = 0;  // C
+};
+void SiluAdd(const SiluAddArgs& args, Stream& stream);
+
 // y = gelu(x), the exact form, rounded to `dtype`.
 struct GeluArgs {
   const float* x = nullptr;  // [R, I]
@@ -114,6 +124,27 @@ struct GeluArgs {
   int width = 0;  // I
 };
 void Gelu(const GeluArgs& args, Stream& stream);
+
+// As in kernels/ops/ops.h.
+using kernels::ScaleArgs;
+void Scale(const ScaleArgs& args, Stream& stream);
+
+// The same, with x and y of `dtype`.
+struct ConvolveArgs {
+  const void* x = nullptr;              // [R, C] of dtype
+  const float* base = nullptr;          // [T, C]
+  const float* coefficients = nullptr;  // [R, T, C / group], rows `stride` floats apart
+  void* y = nullptr;                    // [R, C] of dtype
+  DType dtype = DType::kF32;
+  int rows = 0;   // R
+  int width = 0;  // C
+  int taps = 0;   // T
+  int group = 0;
+  int block_rows = 0;
+  int stride = 0;
+  bool accumulate = false;  // With kF32 only.
+};
+void Convolve(const ConvolveArgs& args, Stream& stream);
 
 // y += bias, for each row. Follows a matrix product that has a bias.
 struct AddBiasArgs {

@@ -85,6 +85,17 @@ void SiluMulKernel(SiluMulArgs args) {
 
 template <typename Out>
 SIMT_KERNEL(kThreads, 1)
+void SiluAddKernel(SiluAddArgs args) {
+  const int i = Block().x * BlockThreads() + ThreadIndex();
+  if (i >= args.width) return;
+  const int64_t at = static_cast<int64_t>(Block().y) * args.width + i;
+  const float x = args.x[at];
+  Out* const y = static_cast<Out*>(args.y) + at;
+  Store(y, Load(y) + x / (1.0f + Exp(-x)));
+}
+
+template <typename Out>
+SIMT_KERNEL(kThreads, 1)
 void GeluKernel(GeluArgs args) {
   const int i = Block().x * BlockThreads() + ThreadIndex();
   if (i >= args.width) return;
@@ -92,6 +103,35 @@ void GeluKernel(GeluArgs args) {
   const int64_t at = static_cast<int64_t>(Block().y) * args.width + i;
   const float x = args.x[at];
   Store(static_cast<Out*>(args.y) + at, 0.5f * x * ComplementaryErf(-x * kRootHalf));
+}
+
+SIMT_KERNEL(kThreads, 1)
+void ScaleKernel(ScaleArgs args) {
+  const int i = Block().x * BlockThreads() + ThreadIndex();
+  if (i >= args.width) return;
+  float* const x = args.x + static_cast<int64_t>(Block().y) * args.width + i;
+  const float scaled = args.factor * *x;
+  // tanh(z) = 1 − 2 / (exp(2 z) + 1), which is right at both ends too.
+  *x = args.cap > 0 ? args.cap * (1.0f - 2.0f / (Exp(2.0f * scaled / args.cap) + 1.0f)) : scaled;
+}
+
+template <typename T>
+SIMT_KERNEL(kThreads, 1)
+void ConvolveKernel(ConvolveArgs args) {
+  const int i = Block().x * BlockThreads() + ThreadIndex();
+  if (i >= args.width) return;
+  const int row = Block().y, place = row % args.block_rows, groups = args.width / args.group;
+  const int64_t at = static_cast<int64_t>(row) * args.width + i;
+  const T* x = static_cast<const T*>(args.x) + at;
+  const float* coefficients =
+      args.coefficients + static_cast<int64_t>(row) * args.stride + i / args.group;
+  float sum = 0;
+  for (int t = 0; t < args.taps && t <= place; ++t) {
+    const int64_t back = static_cast<int64_t>(t) * args.width;
+    sum += (args.base[back + i] + coefficients[t * groups]) * Load(x - back);
+  }
+  T* y = static_cast<T*>(args.y) + at;
+  Store(y, args.accumulate ? Load(y) + sum : sum);
 }
 
 // Copies 16 bytes per thread and turn.
@@ -161,12 +201,34 @@ void Gelu(const GeluArgs& args, Stream& stream) {
   }
 }
 
+void SiluAdd(const SiluAddArgs& args, Stream& stream) {
+  const LaunchShape shape = PerElement(args.rows, args.width);
+  if (args.dtype == DType::kF32) {
+    Launch(stream, SiluAddKernel<float>, shape, args);
+  } else {
+    Launch(stream, SiluAddKernel<uint16_t>, shape, args);
+  }
+}
+
 void GatherRows(const GatherRowsArgs& args, Stream& stream) {
   Launch(stream, GatherRowsKernel, {{args.rows}, ThreadsFor(args.width)}, args);
 }
 
 void AddBias(const AddBiasArgs& args, Stream& stream) {
   Launch(stream, AddBiasKernel, PerElement(args.rows, args.width), args);
+}
+
+void Scale(const ScaleArgs& args, Stream& stream) {
+  Launch(stream, ScaleKernel, PerElement(args.rows, args.width), args);
+}
+
+void Convolve(const ConvolveArgs& args, Stream& stream) {
+  const LaunchShape shape = PerElement(args.rows, args.width);
+  if (args.dtype == DType::kF32) {
+    Launch(stream, ConvolveKernel<float>, shape, args);
+  } else {
+    Launch(stream, ConvolveKernel<uint16_t>, shape, args);
+  }
 }
 
 void SiluMul(const SiluMulArgs& args, Stream& stream) {

@@ -19,6 +19,8 @@ struct Backend {
   void (*attention)(const AttentionArgs&, ThreadPool&);
   void (*silu_mul)(const SiluMulArgs&, ThreadPool&);
   void (*gelu)(const GeluArgs&, ThreadPool&);
+  void (*scale)(const ScaleArgs&, ThreadPool&);
+  void (*convolve)(const ConvolveArgs&, ThreadPool&);
   void (*route)(const RouteArgs&, ThreadPool&);
   void (*gather_rows)(const GatherRowsArgs&, ThreadPool&);
   void (*combine)(const CombineArgs&, ThreadPool&);

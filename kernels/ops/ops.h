@@ -149,6 +149,33 @@ struct GeluArgs {
   int width = 0;             // I
 };
 
+// x = factor x. Then, if cap > 0, x = cap tanh(x / cap). In place.
+struct ScaleArgs {
+  float* x = nullptr;  // [R, C]
+  int rows = 0;        // R
+  int width = 0;       // C
+  float factor = 1;
+  float cap = 0;  // 0: none.
+};
+
+// y[r][c] = Σ_t (base[t][c] + coefficients[r][t][c / group]) x[r − t][c], added in the order t = 0,
+// 1, …, over the rows of the same block: row r is row r % block_rows of its block. If `accumulate`,
+// the sum is added to y[r][c] instead. REQUIRES: group divides C; y is not x; x begins with the
+// first row of a block.
+struct ConvolveArgs {
+  const float* x = nullptr;             // [R, C]
+  const float* base = nullptr;          // [T, C]
+  const float* coefficients = nullptr;  // [R, T, C / group], rows `stride` floats apart
+  float* y = nullptr;                   // [R, C]
+  int rows = 0;                         // R
+  int width = 0;                        // C
+  int taps = 0;                         // T
+  int group = 0;
+  int block_rows = 0;
+  int stride = 0;
+  bool accumulate = false;
+};
+
 // Chooses experts for each row: those with the largest router logits; ties go to the lowest id. A
 // row's experts are in ascending order. Their weights are the softmax over all logits or, if
 // `normalize`, over the chosen ones. REQUIRES: 1 <= chosen <= experts_total.

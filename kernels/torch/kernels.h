@@ -26,6 +26,10 @@ void SiluMul(const SiluMulArgs& args, ThreadPool& pool);
 template <at::ScalarType kCompute>
 void Gelu(const GeluArgs& args, ThreadPool& pool);
 template <at::ScalarType kCompute>
+void Scale(const ScaleArgs& args, ThreadPool& pool);
+template <at::ScalarType kCompute>
+void Convolve(const ConvolveArgs& args, ThreadPool& pool);
+template <at::ScalarType kCompute>
 void Route(const RouteArgs& args, ThreadPool& pool);
 void GatherRows(const GatherRowsArgs& args, ThreadPool& pool);
 template <at::ScalarType kCompute>

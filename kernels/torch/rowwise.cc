@@ -43,6 +43,38 @@ void Gelu(const GeluArgs& args, ThreadPool&) {
       .copy_(at::gelu(Floats(args.x, {args.rows, args.width}).to(kCompute)));
 }
 
+template <at::ScalarType kCompute>
+void Scale(const ScaleArgs& args, ThreadPool&) {
+  const AtenScope scope;
+  const at::Tensor x = Floats(args.x, {args.rows, args.width});
+  const at::Tensor scaled = x.to(kCompute) * static_cast<double>(args.factor);
+  const double cap = args.cap;
+  x.copy_(cap > 0 ? (scaled / cap).tanh() * cap : scaled);
+}
+
+template <at::ScalarType kCompute>
+void Convolve(const ConvolveArgs& args, ThreadPool&) {
+  const AtenScope scope;
+  const int groups = args.width / args.group;
+  const at::Tensor x = Floats(args.x, {args.rows, args.width}).to(kCompute);
+  const at::Tensor base = Floats(args.base, {args.taps, args.width}).to(kCompute);
+  const at::Tensor dynamic =
+      View(args.coefficients, at::kFloat, {args.rows, args.taps, groups}, {args.stride, groups, 1})
+          .to(kCompute)
+          .repeat_interleave(args.group, 2);
+  const at::Tensor places = at::arange(args.rows) % args.block_rows;
+  at::Tensor sum = at::zeros({args.rows, args.width}, at::dtype(kCompute));
+  for (int tap = 0; tap < std::min(args.taps, args.rows); ++tap) {
+    // Row r of `shifted` is row r − tap, or 0 if that belongs to another block.
+    const at::Tensor shifted = at::zeros_like(x);
+    shifted.slice(0, tap).copy_(x.slice(0, 0, args.rows - tap));
+    sum += (base.select(0, tap) + dynamic.select(1, tap)) * shifted *
+           (places >= tap).unsqueeze(1).to(kCompute);
+  }
+  const at::Tensor y = Floats(args.y, {args.rows, args.width});
+  y.copy_(args.accumulate ? y.to(kCompute) + sum : sum);
+}
+
 template void RmsNorm<at::kFloat>(const RmsNormArgs&, ThreadPool&);
 template void RmsNorm<at::kDouble>(const RmsNormArgs&, ThreadPool&);
 template void LayerNorm<at::kFloat>(const LayerNormArgs&, ThreadPool&);
@@ -51,5 +83,9 @@ template void SiluMul<at::kFloat>(const SiluMulArgs&, ThreadPool&);
 template void SiluMul<at::kDouble>(const SiluMulArgs&, ThreadPool&);
 template void Gelu<at::kFloat>(const GeluArgs&, ThreadPool&);
 template void Gelu<at::kDouble>(const GeluArgs&, ThreadPool&);
+template void Scale<at::kFloat>(const ScaleArgs&, ThreadPool&);
+template void Scale<at::kDouble>(const ScaleArgs&, ThreadPool&);
+template void Convolve<at::kFloat>(const ConvolveArgs&, ThreadPool&);
+template void Convolve<at::kDouble>(const ConvolveArgs&, ThreadPool&);
 
 }  // namespace bastion::kernels::torch

@@ -18,6 +18,8 @@ constexpr Backend Table() {
       .attention = torch::Attention<kCompute>,
       .silu_mul = torch::SiluMul<kCompute>,
       .gelu = torch::Gelu<kCompute>,
+      .scale = torch::Scale<kCompute>,
+      .convolve = torch::Convolve<kCompute>,
       .route = torch::Route<kCompute>,
       .gather_rows = torch::GatherRows,
       .combine = torch::Combine<kCompute>,

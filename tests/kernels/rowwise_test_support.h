@@ -1,4 +1,4 @@
-// Calls of qkv() and kv_move() that tests run on every backend.
+// Calls of qkv(), kv_move() and convolve() that tests run on every backend.
 #ifndef BASTION_TESTS_KERNELS_ROWWISE_TEST_SUPPORT_H_
 #define BASTION_TESTS_KERNELS_ROWWISE_TEST_SUPPORT_H_
 
@@ -69,6 +69,66 @@ void ExpectRowInvariance(const std::vector<float>& x, int width, Run run) {
     const std::vector<float> alone = run({row, row + width}, 1);
     ASSERT_TRUE(SameBits(alone.data(), batched.data() + size_t(r) * width, width)) << "row " << r;
   }
+}
+
+// The shapes of a call of convolve().
+struct ConvolveCase {
+  int width = 0, taps = 0, group = 0, block_rows = 0;
+  bool accumulate = false;
+};
+
+// Calls body(case) for groups of one element, of whole vectors and of others.
+template <typename Body>
+void ForEachConvolveCase(Body body) {
+  for (const ConvolveCase& shape :
+       {ConvolveCase{16, 2, 16, 8}, ConvolveCase{320, 2, 16, 8}, ConvolveCase{48, 3, 6, 4},
+        ConvolveCase{20, 1, 20, 3}, ConvolveCase{7, 5, 1, 2}}) {
+    for (const bool accumulate : {false, true}) {
+      ConvolveCase test = shape;
+      test.accumulate = accumulate;
+      body(test);
+    }
+  }
+}
+
+// The inputs of a call for side 1 of a convolution: its coefficients follow those of side 0.
+struct ConvolveInputs {
+  ConvolveInputs(const ConvolveCase& shape, int blocks)
+      : test(shape), rows(blocks * shape.block_rows) {
+    x = RandomFloats(size_t(rows) * test.width, 11);
+    base = RandomFloats(size_t(test.taps) * test.width, 12);
+    coefficients = RandomFloats(size_t(rows) * stride(), 13);
+    y = RandomFloats(x.size(), 14);
+  }
+  [[nodiscard]] int side() const { return test.taps * (test.width / test.group); }
+  [[nodiscard]] int stride() const { return 2 * side(); }
+  // The arguments for the blocks from `first` on.
+  [[nodiscard]] ConvolveArgs Args(int first, int blocks) {
+    const int64_t row = int64_t{first} * test.block_rows;
+    return {x.data() + row * test.width,
+            base.data(),
+            coefficients.data() + row * stride() + side(),
+            y.data() + row * test.width,
+            blocks * test.block_rows,
+            test.width,
+            test.taps,
+            test.group,
+            test.block_rows,
+            stride(),
+            test.accumulate};
+  }
+
+  const ConvolveCase test;
+  const int rows;
+  std::vector<float> x, base, coefficients, y;
+};
+
+// The result of convolve() on a backend, for three blocks.
+inline std::vector<float> RunConvolve(const Backend& backend, const ConvolveCase& test) {
+  ThreadPool pool(2);
+  ConvolveInputs inputs(test, 3);
+  backend.convolve(inputs.Args(0, 3), pool);
+  return inputs.y;
 }
 
 // Moves slot 3 to 4, 4 to 20 and 20 to 3. A backend that moved them one by one would copy slot 3 to

@@ -120,6 +120,78 @@ TEST(GeluTest, ARowHasTheSameBitsAloneAndInABatch) {
   }
 }
 
+// The sum as it is written in ops.h, in double precision.
+TEST(ConvolveTest, AddsTheTapsOfTheRowsOfABlock) {
+  ForEachConvolveCase([](const ConvolveCase& test) {
+    const ConvolveInputs inputs(test, 3);
+    ForEachInstructionSet([&](const char* name) {
+      const std::vector<float> actual = RunConvolve(CpuBackend(), test);
+      for (int row = 0; row < inputs.rows; ++row) {
+        for (int c = 0; c < test.width; ++c) {
+          const size_t at = size_t(row) * test.width + c;
+          double sum = test.accumulate ? inputs.y[at] : 0;
+          for (int t = 0; t < test.taps && t <= row % test.block_rows; ++t) {
+            const size_t coefficient = size_t(row) * inputs.stride() + inputs.side() +
+                                       t * (test.width / test.group) + c / test.group;
+            sum += (double{inputs.base[size_t(t) * test.width + c]} +
+                    inputs.coefficients[coefficient]) *
+                   inputs.x[at - size_t(t) * test.width];
+          }
+          ASSERT_NEAR(actual[at], sum, 1e-5 * (1 + std::abs(sum))) << name << " row " << row;
+        }
+      }
+    });
+  });
+}
+
+TEST(ConvolveTest, ABlockHasTheSameBitsAloneAndInABatch) {
+  ForEachConvolveCase([](const ConvolveCase& test) {
+    ForEachInstructionSet([&](const char*) {
+      const std::vector<float> batched = RunConvolve(CpuBackend(), test);
+      for (int block = 0; block < 3; ++block) {
+        ThreadPool pool(1);
+        ConvolveInputs inputs(test, 3);
+        CpuBackend().convolve(inputs.Args(block, 1), pool);
+        const size_t count = size_t(test.block_rows) * test.width, at = block * count;
+        ASSERT_TRUE(SameBits(inputs.y.data() + at, batched.data() + at, count));
+      }
+    });
+  });
+}
+
+TEST(ConvolveTest, ATapOf1ChangesNothing) {
+  const int rows = 8, width = 40, taps = 2, group = 8;
+  const std::vector<float> x = RandomFloats(rows * width, 3);
+  const std::vector<float> coefficients(size_t(rows) * taps * width / group);
+  std::vector<float> base(taps * width), y(x.size());
+  std::fill_n(base.begin(), width, 1.0f);
+  ThreadPool pool(2);
+  ForEachInstructionSet([&](const char*) {
+    CpuBackend().convolve({x.data(), base.data(), coefficients.data(), y.data(), rows, width, taps,
+                           group, 4, taps * width / group},
+                          pool);
+    EXPECT_EQ(y, x);
+  });
+}
+
+TEST(ScaleTest, MultipliesAndCaps) {
+  ThreadPool pool(2);
+  for (const int width : {1, 15, 64, 100}) {
+    const std::vector<float> before = RandomFloats(5 * width, 1, 30.0f);
+    for (const float cap : {0.0f, 20.0f}) {
+      ForEachInstructionSet([&](const char* name) {
+        std::vector<float> x = before;
+        CpuBackend().scale({x.data(), 5, width, 0.75f, cap}, pool);
+        for (size_t i = 0; i < x.size(); ++i) {
+          const double scaled = 0.75 * before[i];
+          const double expected = cap > 0 ? cap * std::tanh(scaled / cap) : scaled;
+          ASSERT_NEAR(x[i], expected, 1e-5) << name << " " << before[i];
+        }
+      });
+    }
+  }
+}
+
 TEST(EmbedTest, GathersRowsOfBothTypes) {
   ThreadPool pool(1);
   const std::vector<float> table = RandomFloats(10 * 24, 3);

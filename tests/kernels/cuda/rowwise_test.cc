@@ -1,5 +1,6 @@
 #include "tests/kernels/cuda/device_test_support.h"
 #include "tests/kernels/oracle.h"
+#include "tests/kernels/rowwise_test_support.h"
 
 namespace bastion::kernels::cuda {
 namespace {
@@ -110,6 +111,37 @@ TEST_P(RowwiseTest, GeluAgreesWithTheOracle) {
     std::vector<float> expected(rows * width);
     Oracle().gelu({x.data(), expected.data(), rows, width}, pool_);
     ExpectClose(y.Read(), expected);
+  }
+}
+
+TEST_P(RowwiseTest, ConvolveAgreesWithTheOracle) {
+  ForEachConvolveCase([&](const ConvolveCase& test) {
+    if (test.accumulate && GetParam() != DType::kF32) return;
+    ConvolveInputs inputs(test, 3);
+    const OnDevice<float> base(inputs.base), coefficients(inputs.coefficients);
+    const Typed x(GetParam(), inputs.x), y(GetParam(), inputs.y);
+    Convolve({x.data(), base.data(), coefficients.data() + inputs.side(), y.data(), GetParam(),
+              inputs.rows, test.width, test.taps, test.group, test.block_rows, inputs.stride(),
+              test.accumulate},
+             *stream_);
+    Finish();
+    inputs.x = Rounded(GetParam(), inputs.x);
+    Oracle().convolve(inputs.Args(0, 3), pool_);
+    ExpectClose(y.Read(), inputs.y);
+  });
+}
+
+TEST_P(RowwiseTest, ScaleAgreesWithTheOracle) {
+  const int rows = 3, width = 300;
+  const std::vector<float> before = RandomFloats(rows * width, 4, 30.0f);
+  for (const float cap : {0.0f, 20.0f}) {
+    const OnDevice<float> x(before);
+    Scale({x.data(), rows, width, 0.75f, cap}, *stream_);
+    Finish();
+    std::vector<float> expected = before;
+    Oracle().scale({expected.data(), rows, width, 0.75f, cap}, pool_);
+    const std::vector<float> actual = x.Read();
+    for (int i = 0; i < rows * width; ++i) ASSERT_NEAR(actual[i], expected[i], 1e-5) << before[i];
   }
 }
 

@@ -62,6 +62,29 @@ TEST(GeluTest, AgreesWithTheOracleAtEveryWidth) {
   }
 }
 
+TEST(ConvolveTest, AgreesWithTheOracle) {
+  ForEachConvolveCase([](const ConvolveCase& test) {
+    const std::vector<float> expected = RunConvolve(TorchOracle(), test);
+    ForEachComparedBackend([&](const Backend& backend, const char* name) {
+      ExpectNear(RunConvolve(backend, test), expected, name);
+    });
+  });
+}
+
+TEST(ScaleTest, AgreesWithTheOracle) {
+  ThreadPool pool(2);
+  const std::vector<float> x = RandomFloats(3 * 100, 1, 30.0f);
+  for (const float cap : {0.0f, 20.0f}) {
+    std::vector<float> expected = x;
+    TorchOracle().scale({expected.data(), 3, 100, 0.75f, cap}, pool);
+    ForEachComparedBackend([&](const Backend& backend, const char* name) {
+      std::vector<float> actual = x;
+      backend.scale({actual.data(), 3, 100, 0.75f, cap}, pool);
+      ExpectNear(actual, expected, name);
+    });
+  }
+}
+
 TEST(QkvTest, AgreesWithTheOracle) {
   ForEachQkvCase([](const QkvCase& test) {
     const std::vector<float> expected = RunQkv(TorchOracle(), test);
