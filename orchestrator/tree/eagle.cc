@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/base/check.h"
+#include "orchestrator/tree/keep_best.h"
 
 namespace bastion {
 namespace {
@@ -59,14 +60,8 @@ class Pool {
   std::vector<size_t> Best(size_t begin, int count) const {
     std::vector<size_t> best(nodes_.size() - begin);
     std::iota(best.begin(), best.end(), begin);
-    const auto end = best.begin() + std::min<std::ptrdiff_t>(count, std::ssize(best));
-    std::partial_sort(best.begin(), end, best.end(), [this](size_t a, size_t b) {
-      if (nodes_[a].log_score != nodes_[b].log_score) {
-        return nodes_[a].log_score > nodes_[b].log_score;
-      }
-      return a < b;
-    });
-    best.erase(end, best.end());
+    KeepBest(
+        count, [this](size_t node) { return nodes_[node].log_score; }, &best);
     return best;
   }
 

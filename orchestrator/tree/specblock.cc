@@ -8,6 +8,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "common/base/check.h"
+#include "orchestrator/tree/keep_best.h"
 
 namespace bastion {
 namespace {
@@ -41,17 +42,12 @@ bool IsPossible(const CandidateList& list, int rank) {
   return rank < list.size && !std::isinf(list.log_scores[rank]);
 }
 
-// Sorts `nodes`, best first, and drops those that can have no children.
-void SortStarts(const Candidates& candidates, const DraftTree& tree,
-                const std::vector<double>& scores, std::vector<NodeIndex>* nodes) {
+// Keeps the `count` best nodes of those that can have children, best first.
+void KeepStarts(const Candidates& candidates, const DraftTree& tree,
+                const std::vector<double>& scores, int count, std::vector<NodeIndex>* nodes) {
   std::erase_if(*nodes, [&](NodeIndex node) { return tree.depth(node) >= candidates.max_depth(); });
-  std::sort(nodes->begin(), nodes->end(), [&scores](NodeIndex a, NodeIndex b) {
-    return scores[a] != scores[b] ? scores[a] > scores[b] : a < b;
-  });
-}
-
-void KeepFirst(int count, std::vector<NodeIndex>* nodes) {
-  if (count < std::ssize(*nodes)) nodes->resize(count);
+  KeepBest(
+      count, [&scores](NodeIndex node) { return scores[node]; }, nodes);
 }
 
 // The nodes that the released algorithm has found, the root first.
@@ -74,11 +70,8 @@ class BlockPool {
   [[nodiscard]] DraftTree BestNodes() const {
     std::vector<NodeIndex> best(nodes_.nodes());
     for (size_t i = 0; i < best.size(); ++i) best[i] = static_cast<NodeIndex>(i) + 1;
-    const auto end = best.begin() + std::min<std::ptrdiff_t>(shape_.nodes, std::ssize(best));
-    std::partial_sort(best.begin(), end, best.end(), [this](NodeIndex a, NodeIndex b) {
-      return scores_[a] != scores_[b] ? scores_[a] > scores_[b] : a < b;
-    });
-    best.erase(end, best.end());
+    KeepBest(
+        shape_.nodes, [this](NodeIndex node) { return scores_[node]; }, &best);
     DraftTree tree(nodes_.token(0));
     tree.Reserve(static_cast<int>(best.size()));
     std::vector<NodeIndex> placed(nodes_.rows(), 0);
@@ -146,11 +139,9 @@ class BlockPool {
     std::sort(next_.begin(), next_.end());
     next_.erase(std::unique(next_.begin(), next_.end()), next_.end());
     std::erase_if(next_, [this](NodeIndex node) { return started_[node]; });
-    SortStarts(candidates_, nodes_, scores_, &next_);
-    if (!all) {
-      const int remaining = shape_.nodes - nodes_.nodes();
-      KeepFirst(std::min(shape_.starts, std::max(1, remaining / std::max(1, positions_))), &next_);
-    }
+    const int remaining = shape_.nodes - nodes_.nodes();
+    const int later = std::min(shape_.starts, std::max(1, remaining / std::max(1, positions_)));
+    KeepStarts(candidates_, nodes_, scores_, all ? nodes_.rows() : later, &next_);
     return std::move(next_);
   }
 
@@ -178,8 +169,7 @@ class LiteralTree {
       next_.clear();
       for (size_t i = 0; i < starts.size() && !full(); ++i) AddBlock(starts[i]);
       if (full() || next_.empty()) break;
-      SortStarts(candidates_, tree_, scores_, &next_);
-      KeepFirst(shape_.starts, &next_);
+      KeepStarts(candidates_, tree_, scores_, shape_.starts, &next_);
       std::swap(starts, next_);
     }
     return std::move(tree_);
