@@ -16,7 +16,8 @@ namespace bastion::hub {
 namespace {
 
 constexpr const char* kSingle = "model.safetensors";
-constexpr const char* kPickle = "pytorch_model.bin";
+constexpr const char* kMedusa = "medusa_lm_head.safetensors";  // Instead of kSingle.
+constexpr const char* kPickles[] = {"pytorch_model.bin", "medusa_lm_head.pt"};
 constexpr const char* kIndex = "model.safetensors.index.json";
 
 // Identity() hashes samples of this many bytes of every tensor, at this distance. A model of 16 GB
@@ -91,20 +92,22 @@ absl::StatusOr<std::vector<SafetensorsFile>> OpenShards(const std::string& folde
 
 absl::StatusOr<std::vector<SafetensorsFile>> OpenFiles(const std::string& folder) {
   if (!Exists(folder)) return absl::NotFoundError(absl::StrCat(folder, ": no such folder"));
-  const std::string single = absl::StrCat(folder, "/", kSingle);
-  if (Exists(single)) {
+  for (const char* name : {kSingle, kMedusa}) {
+    const std::string single = absl::StrCat(folder, "/", name);
+    if (!Exists(single)) continue;
     ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(single));
     std::vector<SafetensorsFile> files;
     files.push_back(std::move(file));
     return files;
   }
   if (Exists(absl::StrCat(folder, "/", kIndex))) return OpenShards(folder);
-  if (Exists(absl::StrCat(folder, "/", kPickle))) {
+  for (const char* pickle : kPickles) {
+    if (!Exists(absl::StrCat(folder, "/", pickle))) continue;
     return absl::NotFoundError(absl::StrCat(
-        folder, ": ", kPickle, " is a pickle, which can run code when it is read; convert it: ",
+        folder, ": ", pickle, " is a pickle, which can run code when it is read; convert it: ",
         "python3 -c \"import torch, safetensors.torch as s; s.save_file({k: v.clone().contiguous() "
         "for k, v in torch.load('",
-        folder, "/", kPickle, "', weights_only=True).items()}, '", folder, "/", kSingle, "')\""));
+        folder, "/", pickle, "', weights_only=True).items()}, '", folder, "/", kSingle, "')\""));
   }
   return absl::NotFoundError(
       absl::StrCat(folder, ": contains neither ", kSingle, " nor ", kIndex,

@@ -14,6 +14,10 @@ namespace {
 
 constexpr const char* kLayers = "eagle_aux_hidden_state_layer_ids";
 constexpr int kMaxTargetLayers = 10000;
+constexpr const char* kSpeculatorsMask = "mask_token_id";
+constexpr const char* kOtherMasks[] = {"pard_token", "ptd_token_id"};
+constexpr int kDefaultPositions = 8;
+constexpr int kMaxPositions = 64;
 
 // Fields of eagle_config that this engine implements with one value.
 std::vector<FixedField> FixedEagleFields() {
@@ -60,14 +64,57 @@ absl::StatusOr<std::vector<int>> ReadLayers(const JsonObject& json, const JsonOb
   return layers;
 }
 
+// The field that names the mask token. Null: the drafter is not P-EAGLE. In other configs than
+// those of P-EAGLE, mask_token_id belongs to the tokenizer.
+const char* MaskField(const JsonObject& json, const ModelFamily& family) {
+  if (family.kind == ModelKind::kParallelEagle) return kSpeculatorsMask;
+  for (const char* field : kOtherMasks) {
+    if (json.Has(field)) return field;
+  }
+  return nullptr;
+}
+
+// The number of tokens to draft is a choice of the server. speculators writes the number that the
+// drafter was trained for as that of its proposal methods.
+absl::StatusOr<int> ReadPositions(const JsonObject& json) {
+  ASSIGN_OR_RETURN(const JsonObject speculators, json.Child("speculators_config"));
+  const nlohmann::json* const methods = speculators.Find("proposal_methods");
+  if (methods == nullptr || !methods->is_array() || methods->empty() ||
+      !methods->front().is_object()) {
+    return kDefaultPositions;
+  }
+  const JsonObject first(methods->front(), speculators.origin());
+  constexpr const char* kPositions = "speculative_tokens";
+  ASSIGN_OR_RETURN(const int positions, first.GetPositive(kPositions, kDefaultPositions));
+  if (positions <= kMaxPositions) return positions;
+  return first.KeyError(kPositions,
+                        absl::StrCat("is ", positions, "; it must be at most ", kMaxPositions));
+}
+
+absl::Status ReadParallel(const JsonObject& json, const ModelFamily& family, ModelConfig& config) {
+  const char* const field = MaskField(json, family);
+  if (field == nullptr) return absl::OkStatus();
+  config.kind = ModelKind::kParallelEagle;
+  EagleConfig& eagle = config.drafter.eagle;
+  ASSIGN_OR_RETURN(eagle.mask_token, json.Get<int>(field));
+  if (eagle.mask_token < 0 || eagle.mask_token >= config.dims.vocabulary) {
+    return json.KeyError(
+        field, absl::StrCat("is ", eagle.mask_token, ", which is outside the vocabulary of ",
+                            config.dims.vocabulary));
+  }
+  ASSIGN_OR_RETURN(eagle.positions, ReadPositions(json));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::vector<std::string> DraftHeadFields() {
   return {kDraftVocabulary, "target_hidden_size", kLayers, "eagle_config"};
 }
 
-absl::StatusOr<DraftHead> ReadDraftHead(const JsonObject& json, const ModelDims& dims) {
-  DraftHead head;
+absl::Status ReadDraftHead(const JsonObject& json, ModelConfig& config) {
+  const ModelDims& dims = config.dims;
+  DraftHead& head = config.drafter.head;
   ASSIGN_OR_RETURN(head.vocabulary, json.GetPositive(kDraftVocabulary, dims.vocabulary));
   if (head.vocabulary > dims.vocabulary) {
     return json.KeyError(kDraftVocabulary,
@@ -77,7 +124,8 @@ absl::StatusOr<DraftHead> ReadDraftHead(const JsonObject& json, const ModelDims&
   ASSIGN_OR_RETURN(head.target_hidden, json.GetPositive("target_hidden_size", dims.hidden));
   ASSIGN_OR_RETURN(const JsonObject object, ReadEagleObject(json));
   ASSIGN_OR_RETURN(head.target_layers, ReadLayers(json, object));
-  return head;
+  config.tie_word_embeddings = false;  // Some configs repeat the target's value.
+  return absl::OkStatus();
 }
 
 std::vector<std::string> EagleFields() {
@@ -85,6 +133,7 @@ std::vector<std::string> EagleFields() {
   for (const char* field : {"norm_before_fc", "fc_norm", "norm_before_residual"}) {
     fields.emplace_back(field);
   }
+  for (const char* field : kOtherMasks) fields.emplace_back(field);
   return fields;
 }
 
@@ -104,16 +153,14 @@ absl::StatusOr<JsonObject> DecoderFields(const JsonObject& json, const ModelFami
 }
 
 absl::Status ReadEagle(const JsonObject& json, const ModelFamily& family, ModelConfig& config) {
-  if (config.dims.layers != 1) {
+  RETURN_IF_ERROR(ReadParallel(json, family, config));
+  if (config.dims.layers != 1 && config.kind == ModelKind::kEagle) {
     return absl::UnimplementedError(
         absl::StrCat(json.origin(), ": 'num_hidden_layers' is ", config.dims.layers,
                      "; the engines implement only EAGLE-3 drafters with one layer"));
   }
   EagleConfig& eagle = config.drafter.eagle;
-  ASSIGN_OR_RETURN(DraftHead head, ReadDraftHead(json, config.dims));
-  eagle.draft_vocabulary = head.vocabulary;
-  eagle.target_hidden = head.target_hidden;
-  eagle.target_layers = std::move(head.target_layers);
+  RETURN_IF_ERROR(ReadDraftHead(json, config));
   ASSIGN_OR_RETURN(eagle.norm_before_residual, json.Get<bool>("norm_before_residual", false));
   // The tensors decide whether the features have norms.
   for (const char* key : {"norm_before_fc", "fc_norm"}) {
@@ -122,7 +169,6 @@ absl::Status ReadEagle(const JsonObject& json, const ModelFamily& family, ModelC
   if (!family.keys.decoder.empty()) {
     ASSIGN_OR_RETURN(eagle.norm_output, json.Get<bool>("norm_output", false));
   }
-  config.tie_word_embeddings = false;  // Some configs repeat the target's value.
   return absl::OkStatus();
 }
 

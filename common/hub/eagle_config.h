@@ -1,10 +1,14 @@
-// Reads the fields that only EAGLE-3 drafters have from their config.json. Some of them are read
-// for SpecBlock drafters too (specblock_config.h). Internal to common/hub.
+// Reads the fields that only EAGLE-3 and P-EAGLE drafters have from their config.json. Some of them
+// are read for SpecBlock drafters too (specblock_config.h). Internal to common/hub.
 //
 // Four programs write such drafters. SpecForge and AngelSlim name architectures of their own.
 // SafeAILab's folders name the architecture of the block or none; the field draft_vocab_size tells
 // them from targets. The library speculators puts the fields of the block into the object
 // transformer_layer_config, and the other fields beside it.
+//
+// A P-EAGLE drafter is such a drafter whose later rows read a mask token. speculators names an
+// architecture of its own and the token in mask_token_id. Other programs name the architecture of
+// EAGLE-3; the field ptd_token_id or pard_token, which vLLM reads, tells them apart.
 #ifndef BASTION_COMMON_HUB_EAGLE_CONFIG_H_
 #define BASTION_COMMON_HUB_EAGLE_CONFIG_H_
 
@@ -23,20 +27,13 @@ struct ModelFamily;
 inline constexpr const char* kEagleArchitecture = "LlamaForCausalLMEagle3";
 inline constexpr const char* kDraftVocabulary = "draft_vocab_size";
 
-// What a drafter with a head of its own predicts, and what it reads of its target.
-struct DraftHead {
-  int vocabulary = 0;
-  int target_hidden = 0;
-  std::vector<int> target_layers;  // Empty: DefaultEagleLayers.
-};
-
 // The fields that ReadDraftHead reads.
 [[nodiscard]] std::vector<std::string> DraftHeadFields();
 
-[[nodiscard]] absl::StatusOr<DraftHead> ReadDraftHead(const JsonObject& json,
-                                                      const ModelDims& dims);
+// Reads config.drafter.head. REQUIRES: config.dims is set.
+[[nodiscard]] absl::Status ReadDraftHead(const JsonObject& json, ModelConfig& config);
 
-// The fields that all EAGLE-3 drafters may have, outside the fields of the block.
+// The fields that all EAGLE-3 and P-EAGLE drafters may have, outside the fields of the block.
 [[nodiscard]] std::vector<std::string> EagleFields();
 
 // The object with the fields of the decoder: `json`, or its object family.keys.decoder. Then the
@@ -44,7 +41,8 @@ struct DraftHead {
 [[nodiscard]] absl::StatusOr<JsonObject> DecoderFields(const JsonObject& json,
                                                        const ModelFamily& family);
 
-// Reads config.drafter.eagle from the whole config.json. REQUIRES: config.dims is set.
+// Reads config.drafter.head and eagle from the whole config.json. Sets config.kind to
+// kParallelEagle if there is a mask token. REQUIRES: config.dims is set.
 [[nodiscard]] absl::Status ReadEagle(const JsonObject& json, const ModelFamily& family,
                                      ModelConfig& config);
 

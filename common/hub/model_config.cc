@@ -1,16 +1,16 @@
 #include "common/hub/model_config.h"
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <set>
 #include <utility>
 
-#include "common/base/check.h"
 #include "common/base/status.h"
+#include "common/hub/dflash_config.h"
 #include "common/hub/eagle_config.h"
 #include "common/hub/experts_config.h"
 #include "common/hub/json_file.h"
+#include "common/hub/medusa_config.h"
 #include "common/hub/model_family.h"
 #include "common/hub/rope_config.h"
 #include "common/hub/specblock_config.h"
@@ -18,7 +18,6 @@
 namespace bastion::hub {
 namespace {
 
-constexpr const char* kDrafter = "DFlashDraftModel";
 constexpr int kMaxLayers = 10000;
 constexpr int kDefaultMaxWindowLayers = 28;  // As in `transformers`.
 
@@ -43,7 +42,10 @@ absl::StatusOr<const ModelFamily*> ReadFamily(const JsonObject& json) {
   if (names == nullptr || !names->is_array() || names->empty() || !names->front().is_string()) {
     return json.KeyError("architectures", "must be a list that begins with a name");
   }
-  const std::string architecture = names->front().get<std::string>();
+  std::string architecture = names->front().get<std::string>();
+  if (architecture == kDflash2Architecture && json.Has(kSpeculatorsDecoder)) {
+    architecture = kDflash2Speculator;
+  }
   const ModelFamily* family = FindFamily(architecture);
   if (family == nullptr) {
     return json.KeyError("architectures", absl::StrCat("names '", architecture, "'; it must be ",
@@ -51,7 +53,9 @@ absl::StatusOr<const ModelFamily*> ReadFamily(const JsonObject& json) {
   }
   if (family->kind != ModelKind::kTarget) return family;
   // Some drafters name the architecture of their blocks.
-  if (json.Has("block_size") || json.Has("dflash_config")) return FindFamily(kDrafter);
+  if (json.Has("block_size") || json.Has("dflash_config")) {
+    return FindFamily(kDflashArchitecture);
+  }
   return eagle ? FindFamily(kEagleArchitecture) : family;
 }
 
@@ -220,8 +224,9 @@ absl::Status ReadWindows(const JsonObject& json, const ModelFamily& family, Mode
       return Unsupported(json, absl::StrCat("layer type '", type, "' is not supported"));
     }
     const bool sliding = type == "sliding_attention";
-    // The DFlash authors' code runs such a layer without a window; `transformers` rejects it.
-    if (sliding && window == 0 && config.kind != ModelKind::kDflash) {
+    // The authors' code of DFlash 1 runs such a layer without a window; `transformers` rejects it.
+    const bool lenient = config.kind == ModelKind::kDflash && !family.keys.pairs;
+    if (sliding && window == 0 && !lenient) {
       return json.KeyError("sliding_window",
                            "must be set and use_sliding_window must be true, because "
                            "layer_types lists sliding_attention layers");
@@ -269,49 +274,11 @@ absl::Status ReadSpecialTokens(const JsonObject& json, const std::string& folder
   return absl::OkStatus();
 }
 
-absl::Status ReadTargetLayers(const JsonObject& json, const JsonObject& dflash_json,
-                              ModelConfig& config) {
-  DFlashConfig& dflash = config.drafter.dflash;
-  ASSIGN_OR_RETURN(dflash.num_target_layers, json.GetPositive<int>("num_target_layers"));
-  ASSIGN_OR_RETURN(dflash.target_layer_ids, dflash_json.Integers("target_layer_ids"));
-  if (dflash.target_layer_ids.empty()) {
-    dflash.target_layer_ids = DefaultTargetLayerIds(dflash.num_target_layers, config.dims.layers);
-  }
-  for (const int id : dflash.target_layer_ids) {
-    if (id < 0 || id >= dflash.num_target_layers) {
-      return dflash_json.KeyError("target_layer_ids",
-                                  absl::StrCat("lists layer ", id, ", but the target has ",
-                                               dflash.num_target_layers, " layers"));
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ReadDFlash(const JsonObject& json, ModelConfig& config) {
-  DFlashConfig& dflash = config.drafter.dflash;
-  ASSIGN_OR_RETURN(const JsonObject child, json.Child("dflash_config"));
-  RETURN_IF_ERROR(CheckKnownFields(child, {"block_size", "mask_token_id", "target_layer_ids"}));
-  // Newer drafters have the block size in dflash_config.
-  const JsonObject& sized = child.Has("block_size") ? child : json;
-  ASSIGN_OR_RETURN(dflash.block_size, sized.GetPositive<int>("block_size"));
-  if (dflash.block_size < 2) {
-    return sized.KeyError("block_size", "is 1, which leaves no position to draft");
-  }
-  RETURN_IF_ERROR(ReadTargetLayers(json, child, config));
-  ASSIGN_OR_RETURN(dflash.causal_windows, json.Get<bool>("is_causal", true));
-  ASSIGN_OR_RETURN(dflash.mask_token, child.Get<int>("mask_token_id"));
-  if (dflash.mask_token < 0 || dflash.mask_token >= config.dims.vocabulary) {
-    return child.KeyError("mask_token_id", absl::StrCat("is ", dflash.mask_token,
-                                                        ", which is outside the vocabulary of ",
-                                                        config.dims.vocabulary));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& folder) {
   ASSIGN_OR_RETURN(const JsonObject file, JsonObject::Read(absl::StrCat(folder, "/config.json")));
+  if (IsMedusa(file)) return ReadMedusa(file);
   ASSIGN_OR_RETURN(const ModelFamily* family, ReadFamily(file));
   ASSIGN_OR_RETURN(const JsonObject json, DecoderFields(file, *family));
   RETURN_IF_ERROR(CheckKnownFields(json, FieldsOf(*family)));
@@ -330,9 +297,9 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& folder) {
   RETURN_IF_ERROR(ReadRotaryLayers(json, *family, config));
   RETURN_IF_ERROR(ReadSpecialTokens(json, folder, *family, config));
   if (config.kind == ModelKind::kDflash) {
-    RETURN_IF_ERROR(ReadDFlash(json, config));
+    RETURN_IF_ERROR(ReadDFlash(file, *family, config));
   }
-  if (config.kind == ModelKind::kEagle) {
+  if (config.kind == ModelKind::kEagle || config.kind == ModelKind::kParallelEagle) {
     RETURN_IF_ERROR(ReadEagle(file, *family, config));
   }
   if (config.kind == ModelKind::kSpecBlock) {
@@ -346,20 +313,6 @@ absl::StatusOr<ModelConfig> ReadTargetConfig(const std::string& folder) {
   if (config.kind == ModelKind::kTarget) return config;
   return absl::InvalidArgumentError(
       absl::StrCat(folder, ": ", config.architecture, " is a drafter; use the target's folder"));
-}
-
-std::vector<int> DefaultTargetLayerIds(int target_layers, int draft_layers) {
-  CHECK_GE(target_layers, 1);
-  CHECK_GE(draft_layers, 1);
-  if (draft_layers == 1) return {target_layers / 2};
-  const double span = target_layers - 4;
-  std::vector<int> ids;
-  ids.reserve(draft_layers);
-  for (int i = 0; i < draft_layers; ++i) {
-    // Like Python's round, nearbyint rounds half to even.
-    ids.push_back(static_cast<int>(std::nearbyint(1 + i * span / (draft_layers - 1))));
-  }
-  return ids;
 }
 
 }  // namespace bastion::hub

@@ -1,10 +1,10 @@
 // ModelConfig: the checked contents of a checkpoint's config.json, as plain data.
 //
-// Supports the targets of model_family.cc, z-lab's DFlash drafter (a Qwen3 config with block_size,
-// num_target_layers and dflash_config), EAGLE-3 drafters (eagle_config.h) and SpecBlock drafters
-// (specblock_config.h). ReadModelConfig rejects every feature that the engines do not implement,
-// and every field that they do not know, so that no checkpoint runs with wrong results.
-// Thread-safe: plain data.
+// Supports the targets of model_family.cc, DFlash drafters (dflash_config.h), EAGLE-3 and P-EAGLE
+// drafters (eagle_config.h), SpecBlock drafters (specblock_config.h) and Medusa heads
+// (medusa_config.h). ReadModelConfig rejects every
+// feature that the engines do not implement, and every field that they do not know, so that no
+// checkpoint runs with wrong results. Thread-safe: plain data.
 #ifndef BASTION_COMMON_HUB_MODEL_CONFIG_H_
 #define BASTION_COMMON_HUB_MODEL_CONFIG_H_
 
@@ -20,7 +20,7 @@
 
 namespace bastion::hub {
 
-enum class ModelKind { kTarget, kDflash, kEagle, kSpecBlock };
+enum class ModelKind { kTarget, kDflash, kEagle, kSpecBlock, kParallelEagle, kMedusa };
 
 // kRms: x / rms(x) * weight. kLayer: (x − mean) / deviation * weight + bias.
 enum class NormKind { kRms, kLayer };
@@ -74,12 +74,22 @@ struct ExpertsConfig {
 // Drafters whose rows read more than a token: normed rows beside each other.
 struct JoinConfig {
   int parts = 0;  // Normed rows that are joined. 0: none.
-  // Queries, keys and values are projected from the joined rows, not from the normed residual
-  // stream (EAGLE-3).
+  // Queries, keys and values of the first block are projected from the joined rows, not from the
+  // normed residual stream (EAGLE-3).
   bool feeds_qkv = false;
   // Not 0: before each block but the first, a row also reads the row before it, among groups of
   // this many rows (the layer shift of SpecBlock).
   int shift_rows = 0;
+};
+
+// Convolutions along the rows of a drafted block, before and after attention and the MLP (DFlash
+// 2). With D = the projection of the normed row, side s of row r is
+//   y[r][c] = Σ_t (base[s][t][c] + D[r][s][t][c / group]) · z[r − t][c],
+// over the rows of the same block. The residual stream itself is not convolved.
+struct ConvolutionConfig {
+  int taps = 0;        // T: the row itself and the rows before it. 0: no convolutions.
+  int group = 0;       // Elements of a row that share a coefficient. Divides C.
+  int block_rows = 0;  // Rows of a block. A batch consists of whole blocks.
 };
 
 // What a decoder block computes.
@@ -94,14 +104,17 @@ struct BlockConfig {
   // False: the MLP reads the sum of the block's input and attention. True: it reads the input.
   bool parallel_residual = false;
   JoinConfig join;
+  ConvolutionConfig convolution;
   RopeConfig rope;
   ExpertsConfig experts;  // For the blocks in ModelConfig::expert_layers.
 };
 
-// The fields that only DFlash drafters have (DFlash, arXiv 2602.06036).
+// The fields that only DFlash drafters have (DFlash, arXiv 2602.06036). Version 2 adds convolutions
+// (ConvolutionConfig), a selector, which scores pairs of candidates, and three scales.
 struct DFlashConfig {
-  int block_size = 0;         // Tokens of one draft forward: the root and P = block_size - 1 masks.
-  int num_target_layers = 0;  // L of the target that the drafter was trained for.
+  int block_size = 0;  // Tokens of one draft forward: the root and P = block_size - 1 masks.
+  // L of the target that the drafter was trained for. 0: the config does not say it.
+  int num_target_layers = 0;
   // The target layers whose concatenated outputs are the features: F = size * hidden.
   std::vector<int> target_layer_ids;
   TokenId mask_token = 0;
@@ -109,32 +122,41 @@ struct DFlashConfig {
   // positions up to itself. The authors' code does this unless the config has `is_causal: false`.
   // Full layers always attend to the whole block.
   bool causal_windows = true;
+  int selector_rank = 0;        // r: factors of a pair score. 0: no selector.
+  int selector_candidates = 0;  // K: the candidates of a position for which it was trained.
+  float embedding_scale = 1;    // Multiplies the embeddings of the root and of the masks.
+  float output_multiplier = 1;  // Multiplies the logits.
+  float logit_cap = 0;          // Then logits become cap · tanh(logit / cap). 0: they do not.
 };
 
-// The fields that only EAGLE-3 drafters have (EAGLE-3, arXiv 2503.01840). The config does not say
-// everything: the tensors of the checkpoint decide whether the drafter has norms for the features,
-// norms for queries and keys, and an embedding of its own.
-struct EagleConfig {
+// What a drafter with a head of its own predicts, and what it reads of its target. EAGLE-3, P-EAGLE
+// and SpecBlock drafters have it.
+struct DraftHead {
   // Rows of the head: the tokens that the drafter can predict. dims.vocabulary: all.
-  int draft_vocabulary = 0;
+  int vocabulary = 0;
   int target_hidden = 0;  // C of the target.
   // The target layers whose concatenated outputs are the features. Empty: DefaultEagleLayers.
   std::vector<int> target_layers;
+};
+
+// The fields that only EAGLE-3 and P-EAGLE drafters have (EAGLE-3, arXiv 2503.01840). The config
+// does not say everything: the tensors of the checkpoint decide whether the drafter has norms for
+// the features, norms for queries and keys, and an embedding of its own.
+struct EagleConfig {
   // The residual stream of the block begins with the normed state, not with the state.
   bool norm_before_residual = false;
   // A node passes its normed state to its children, not its state.
   bool norm_output = false;
+  // P: the tokens that one forward predicts. More than 1 only for P-EAGLE: later rows of the root
+  // read `mask_token` and a learned vector in place of features.
+  int positions = 1;
+  TokenId mask_token = 0;
 };
 
 // The fields that only SpecBlock drafters have. The tensors of the checkpoint decide whether the
 // drafter has norms for queries and keys.
 struct SpecBlockConfig {
   int positions = 0;  // K: the tokens that one block predicts.
-  // Rows of the head: the tokens that the drafter can predict. dims.vocabulary: all.
-  int draft_vocabulary = 0;
-  int target_hidden = 0;  // C of the target.
-  // The target layers whose concatenated outputs are the features. Empty: DefaultEagleLayers.
-  std::vector<int> target_layers;
   // The classes of the rank head, which predicts the rank of the target's token. 0: no rank head.
   int rank_classes = 0;
   // False: the rows of a later block have the positions of the rows of the first block. True: they
@@ -144,6 +166,7 @@ struct SpecBlockConfig {
 
 // What only drafters have. Each kind of drafter uses its own part.
 struct DrafterConfig {
+  DraftHead head;
   DFlashConfig dflash;
   EagleConfig eagle;
   SpecBlockConfig specblock;

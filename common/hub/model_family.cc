@@ -1,5 +1,6 @@
 #include "common/hub/model_family.h"
 
+#include "common/hub/dflash_config.h"
 #include "common/hub/eagle_config.h"
 #include "common/hub/experts_config.h"
 #include "common/hub/specblock_config.h"
@@ -59,13 +60,51 @@ ModelFamily Qwen3Moe() {
 // z-lab's drafter: Qwen3's blocks. The embedding and the head are the target's.
 ModelFamily DFlash() {
   ModelFamily family = Qwen3();
-  family.architecture = "DFlashDraftModel";
+  family.architecture = kDflashArchitecture;
   family.kind = ModelKind::kDflash;
   family.names.blocks = "layers.";
   family.names.final_norm = "norm";
   for (const char* field : {"block_size", "num_target_layers", "dflash_config", "is_causal"}) {
     family.fields.emplace_back(field);
   }
+  return family;
+}
+
+// Version 2. Some files have an embedding and a head, with these names.
+ModelFamily DFlash2() {
+  ModelFamily family = DFlash();
+  family.architecture = kDflash2Architecture;
+  family.names.embedding = "embed_tokens";
+  family.keys.pairs = true;
+  return family;
+}
+
+// Adds what the library speculators writes beside the object with the fields of the decoder.
+void AddSpeculatorsFields(ModelFamily& family) {
+  family.keys.decoder = kSpeculatorsDecoder;
+  for (const char* field :
+       {kSpeculatorsDecoder, "speculators_config", "speculators_version", "embed_requires_grad",
+        "has_no_defaults_at_init", "dtype", "torch_dtype", "tie_word_embeddings"}) {
+    family.outer_fields.emplace_back(field);
+  }
+}
+
+// The same in the format of speculators. The fields of experts have no effect on a dense model, and
+// max_anchors only on training.
+ModelFamily DFlash2Speculator() {
+  ModelFamily family = DFlash2();
+  family.architecture = kDflash2Speculator;
+  family.fields = Qwen3().fields;
+  family.outer_fields = Dflash2SpeculatorFields();
+  AddSpeculatorsFields(family);
+  for (const char* field :
+       {"num_experts", "num_experts_per_tok", "moe_intermediate_size",
+        "shared_expert_intermediate_size", "moe_experts_implementation", "max_anchors"}) {
+    family.outer_fields.emplace_back(field);
+  }
+  family.outer_fixed = {{"speculators_model_type", "dflash2"},
+                        {"sample_from_anchor", false},
+                        {"draft_ffn_type", "dense"}};
   return family;
 }
 
@@ -196,18 +235,23 @@ ModelFamily SpecBlock(const char* architecture) {
 // The drafters of the library speculators: the fields of the block are in an object of their own.
 ModelFamily Speculator(const char* architecture) {
   ModelFamily family = Eagle(architecture);
-  family.keys.decoder = "transformer_layer_config";
   family.fields = {"num_key_value_heads", "head_dim", "sliding_window", "max_window_layers",
                    "layer_types"};
   std::erase_if(family.fixed, [](const FixedField& field) { return field.key == "norm_output"; });
   family.outer_fields = EagleFields();
-  for (const char* field :
-       {"transformer_layer_config", "norm_output", "speculators_config", "speculators_version",
-        "embed_requires_grad", "enable_sp_ulysses", "has_no_defaults_at_init", "dtype",
-        "torch_dtype", "tie_word_embeddings"}) {
+  AddSpeculatorsFields(family);
+  for (const char* field : {"norm_output", "enable_sp_ulysses"}) {
     family.outer_fields.emplace_back(field);
   }
   family.outer_fixed = {{"speculators_model_type", "eagle3"}};
+  return family;
+}
+
+// P-EAGLE drafters of speculators: the same fields, and one block or more.
+ModelFamily ParallelSpeculator(const char* architecture) {
+  ModelFamily family = Speculator(architecture);
+  family.kind = ModelKind::kParallelEagle;
+  family.outer_fixed = {{"speculators_model_type", "peagle"}};
   return family;
 }
 
@@ -223,10 +267,14 @@ const std::vector<ModelFamily>& ModelFamilies() {
                                    SmolLM3(),
                                    GptNeoX(),
                                    DFlash(),
+                                   DFlash2(),
+                                   DFlash2Speculator(),
                                    Eagle(kEagleArchitecture),
                                    Eagle("Eagle3LlamaForCausalLM"),
                                    Speculator("Eagle3Speculator"),
                                    Speculator("Eagle3DraftModel"),
+                                   ParallelSpeculator("PEagleSpeculator"),
+                                   ParallelSpeculator("PEagleDraftModel"),
                                    SpecBlock("LlamaForCausalLMSpecBlock"),
                                    SpecBlock("LlamaForCausalLMSpecBlockShift")};
   return *families;

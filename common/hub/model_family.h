@@ -36,6 +36,7 @@ struct FamilyKeys {
   std::string parallel_residual = {};
   bool experts = false;            // The family reads the fields of experts (experts_config.h).
   bool window_everywhere = false;  // sliding_window alone sets the window, of all layers.
+  bool pairs = false;              // The family reads the fields of DFlash 2 (dflash_config.h).
   bool rotary_layers = false;      // no_rope_layers lists layers without rotary embedding.
   // The object in config.json that has the fields of the decoder. Empty: config.json itself.
   std::string decoder = {};

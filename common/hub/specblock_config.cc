@@ -1,7 +1,5 @@
 #include "common/hub/specblock_config.h"
 
-#include <utility>
-
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/hub/eagle_config.h"
@@ -31,10 +29,11 @@ absl::StatusOr<int> ReadRankClasses(const JsonObject& json) {
 }
 
 absl::StatusOr<bool> ReadPathPositions(const JsonObject& json) {
-  ASSIGN_OR_RETURN(const std::string value, json.Get<std::string>(kBlockPositions, "same"));
-  if (value == "same" || value == "path") return value == "path";
+  const absl::StatusOr<std::string> value = json.Get<std::string>(kBlockPositions, "same");
+  RETURN_IF_ERROR(value.status());
+  if (*value == "same" || *value == "path") return *value == "path";
   return json.KeyError(kBlockPositions,
-                       absl::StrCat("is '", value, "'; it must be 'same' or 'path'"));
+                       absl::StrCat("is '", *value, "'; it must be 'same' or 'path'"));
 }
 
 }  // namespace
@@ -51,13 +50,9 @@ std::vector<std::string> SpecBlockFields() {
 absl::Status ReadSpecBlock(const JsonObject& json, ModelConfig& config) {
   SpecBlockConfig& specblock = config.drafter.specblock;
   ASSIGN_OR_RETURN(specblock.positions, ReadPositions(json));
-  ASSIGN_OR_RETURN(DraftHead head, ReadDraftHead(json, config.dims));
-  specblock.draft_vocabulary = head.vocabulary;
-  specblock.target_hidden = head.target_hidden;
-  specblock.target_layers = std::move(head.target_layers);
+  RETURN_IF_ERROR(ReadDraftHead(json, config));
   ASSIGN_OR_RETURN(specblock.rank_classes, ReadRankClasses(json));
   ASSIGN_OR_RETURN(specblock.path_positions, ReadPathPositions(json));
-  config.tie_word_embeddings = false;  // The drafter has a head of its own.
   return absl::OkStatus();
 }
 

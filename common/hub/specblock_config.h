@@ -18,7 +18,7 @@ namespace bastion::hub {
 // The fields that SpecBlock drafters have beside the fields of their blocks.
 [[nodiscard]] std::vector<std::string> SpecBlockFields();
 
-// Reads config.drafter.specblock. REQUIRES: config.dims is set.
+// Reads config.drafter.head and specblock. REQUIRES: config.dims is set.
 [[nodiscard]] absl::Status ReadSpecBlock(const JsonObject& json, ModelConfig& config);
 
 }  // namespace bastion::hub

@@ -35,6 +35,10 @@ struct TensorNames {
   std::string up = "mlp.up_proj";
   std::string down = "mlp.down_proj";
 
+  // Blocks with convolutions: this + ".base_kernel" [2, T, C] and ".kernel_projection.weight".
+  std::string attention_convolution = "attention_conv";
+  std::string mlp_convolution = "mlp_conv";
+
   // [C, 2 C] of block N > 0, if rows are shifted: this + "(N - 1)". The name is complete but for
   // the suffix.
   std::string shift = {};

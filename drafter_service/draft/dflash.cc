@@ -1,6 +1,8 @@
 #include "drafter_service/draft/dflash.h"
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
@@ -11,7 +13,7 @@
 namespace bastion::drafter {
 namespace {
 
-enum Kind { kContext };
+enum Kind { kContext, kPairStates };
 
 // The capacity for whole blocks and for context rows.
 nn::StepCapacity CapacityFor(const hub::ModelConfig& config, nn::EngineOptions options) {
@@ -20,10 +22,55 @@ nn::StepCapacity CapacityFor(const hub::ModelConfig& config, nn::EngineOptions o
   return nn::CapacityOf(config, options);
 }
 
+// Some checkpoints of version 2 have an embedding and a head of their own.
+absl::StatusOr<nn::Vocabulary> LoadVocabularyFor(const DraftPair& pair, const nn::WeightLoader& own,
+                                                 const nn::WeightLoader& target,
+                                                 const nn::EngineOptions& options) {
+  const hub::TensorNames& names = pair.drafter.names;
+  const bool embedding = own.Has(names.embedding + ".weight");
+  const bool head = own.Has(names.head + ".weight");
+  const std::vector<TokenId>* const tokens = options.head_tokens.get();
+  if (pair.drafter.drafter.dflash.selector_rank == 0 || (!embedding && !head)) {
+    return nn::LoadVocabulary(target, pair.target, tokens);
+  }
+  if (embedding && head) return nn::LoadVocabulary(own, pair.drafter, tokens);
+  return absl::InvalidArgumentError(absl::StrCat(
+      own.folder(), ": tensor '", embedding ? names.embedding : names.head, ".weight' needs '",
+      embedding ? names.head : names.embedding, ".weight' beside it; a drafter has both or none"));
+}
+
+// Loads what only version 2 has, apart from the convolutions. The projection is small and its
+// rounding would change the ranks of pairs.
+absl::Status LoadSelector(const std::shared_ptr<const hub::Checkpoint>& checkpoint,
+                          const nn::WeightLoader& loader, const hub::ModelConfig& config,
+                          DflashWeights& weights) {
+  const int rank = config.drafter.dflash.selector_rank;
+  if (rank == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(
+      weights.pair_projection,
+      loader.StackedAs(nn::UnquantizedFormat(loader.formats()),
+                       {nn::AllRows("candidate_selector.hidden_projection.weight", rank)},
+                       config.dims.hidden));
+  ASSIGN_OR_RETURN(weights.pairs, PairSelector::Open(checkpoint, config));
+  return absl::OkStatus();
+}
+
+// A row of logits with NaNs has no candidates.
+absl::Status CheckCandidates(const std::vector<Marginals>& all) {
+  for (const Marginals& marginals : all) {
+    for (size_t i = 0; i < marginals.tokens.size(); ++i) {
+      if (marginals.tokens[i] >= 0 && !std::isnan(marginals.log_probs[i])) continue;
+      return absl::InternalError("the drafter's logits are not finite");
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 nn::ForwardCost DflashWeights::Cost() const {
   nn::ForwardCost cost = decoder->Cost();
+  cost.Add(pair_projection);
   cost.Add(vocabulary.head);
   cost.Add(fuse);
   return cost;
@@ -42,8 +89,7 @@ absl::StatusOr<DflashWeights> LoadDflashWeights(const std::string& drafter_folde
   DflashWeights weights;
   ASSIGN_OR_RETURN(weights.decoder,
                    nn::Decoder::Load(loader, config, options, CapacityFor(config, options)));
-  ASSIGN_OR_RETURN(weights.vocabulary,
-                   nn::LoadVocabulary(target_loader, pair.target, options.head_tokens.get()));
+  ASSIGN_OR_RETURN(weights.vocabulary, LoadVocabularyFor(pair, loader, target_loader, options));
   // Features are not normalized, so their magnitudes vary too much for int8.
   const int features =
       static_cast<int>(config.drafter.dflash.target_layer_ids.size()) * config.dims.hidden;
@@ -54,6 +100,7 @@ absl::StatusOr<DflashWeights> LoadDflashWeights(const std::string& drafter_folde
   weights.context_norm.width = config.dims.hidden;
   ASSIGN_OR_RETURN(weights.context_norm.weight,
                    loader.Vector("hidden_norm.weight", config.dims.hidden));
+  RETURN_IF_ERROR(LoadSelector(checkpoint, loader, config, weights));
   RETURN_IF_ERROR(hub::CheckAllRead(*checkpoint, config.names, config.tie_word_embeddings));
   return weights;
 }
@@ -77,6 +124,7 @@ absl::StatusOr<std::unique_ptr<DflashModel>> DflashModel::Load(const std::string
   ASSIGN_OR_RETURN(DflashWeights weights,
                    LoadDflashWeights(drafter_folder, target_folder, options, plan));
   RETURN_IF_ERROR(plan.Run(drafter_folder, options));
+  if (!weights.pairs.empty()) weights.pairs.Load();
   auto model = std::unique_ptr<DflashModel>(new DflashModel(std::move(weights)));
   RETURN_IF_ERROR(model->Allocate());
   RETURN_IF_ERROR(model->Prepare());
@@ -91,7 +139,24 @@ absl::Status DflashModel::Allocate() {
     sizes.rows.push_back(blocks * block());
     sizes.wanted.push_back(blocks * positions());
   }
-  ASSIGN_OR_RETURN(step_, nn::Step::Create(decoder, weights_.vocabulary, std::move(sizes)));
+  std::vector<nn::Entry> entries;
+  if (const float scale = config().drafter.dflash.embedding_scale; scale != 1) {
+    entries.emplace_back([this, scale](const kernels::Rows& rows) {
+      nn::Activations& x = weights_.decoder->activations();
+      x.Embed(rows, weights_.vocabulary.table.data(), weights_.vocabulary.type);
+      x.Scale(rows, scale);
+    });
+  }
+  ASSIGN_OR_RETURN(
+      step_, nn::Step::Create(decoder, weights_.vocabulary, std::move(sizes), std::move(entries)));
+  if (!weights_.pairs.empty()) {
+    const int rank = weights_.pair_projection.rows;
+    const int rows = options.max_sequences * positions();
+    const int padded = std::max(rows, step_->PaddedWanted(rows));
+    ASSIGN_OR_RETURN(pair_states_, device().CreateLogits(padded, rank));
+    ASSIGN_OR_RETURN(host_pair_states_,
+                     device().AllocateOnHost(sizeof(float) * rows * rank, "states for pairs"));
+  }
   ASSIGN_OR_RETURN(context_inputs_, nn::StepInputs::Create(device(), decoder.capacity()));
   if (device().records()) context_sizes_ = nn::RowBuckets(options.max_rows);
   reader_ = device().MakeReader(options.formats.activations);
@@ -103,6 +168,11 @@ absl::Status DflashModel::Allocate() {
 
 absl::Status DflashModel::Prepare() {
   RETURN_IF_ERROR(step_->SetFeatureLayers({}, weights_.decoder->options().show_progress));
+  for (const int rows : step_->sizes().wanted) {
+    if (weights_.pairs.empty()) break;
+    RETURN_IF_ERROR(RunProjection(rows));
+    RETURN_IF_ERROR(device().Finish());
+  }
   const nn::RowBatch empty;
   for (const int rows : context_sizes_) {
     context_inputs_.Send({empty}, rows);
@@ -120,6 +190,34 @@ absl::Status DflashModel::RunContext(int rows) {
     x.Normalize(in, weights_.context_norm, {});
     weights_.decoder->StoreContext(in);
   });
+}
+
+absl::Status DflashModel::RunProjection(int rows) {
+  return device().Run({this, kPairStates, rows}, [&] {
+    weights_.decoder->activations().Head(weights_.pair_projection, step_->inputs().wanted(), rows,
+                                         *pair_states_);
+  });
+}
+
+absl::Status DflashModel::ReadPairStates() {
+  if (weights_.pairs.empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(RunProjection(step_->PaddedWanted(step_->wanted_rows())));
+  pair_states_->CopyRows(step_->wanted_rows(), host_pair_states_.as<float>());
+  return absl::OkStatus();
+}
+
+absl::Status DflashModel::ScorePairs(const std::vector<BlockItem>& items,
+                                     std::vector<Marginals>& marginals) {
+  RETURN_IF_ERROR(CheckCandidates(marginals));
+  if (weights_.pairs.empty()) return absl::OkStatus();
+  std::vector<PairBlock> blocks;
+  blocks.reserve(items.size());
+  for (const BlockItem& item : items) {
+    const float temperature = item.coupling.has_value() ? item.coupling->temperature : 0;
+    blocks.push_back({item.root, temperature > 0 ? temperature : 1});
+  }
+  return weights_.pairs.Score(blocks, host_pair_states_.as<float>(), *device().host().pool,
+                              marginals);
 }
 
 absl::Status DflashModel::StageFeatures(const std::vector<ContextItem>& items) {
@@ -188,7 +286,18 @@ absl::StatusOr<std::vector<Marginals>> DflashModel::RunDraft(const std::vector<B
   RETURN_IF_ERROR(step_->Forward({.batch = batch, .wanted = wanted, .rules = rules}));
   RETURN_IF_ERROR(step_->Head());
   StopWatch watch;
+  const hub::DFlashConfig& dflash = config().drafter.dflash;
+  if (dflash.output_multiplier != 1 || dflash.logit_cap > 0) {
+    step_->logits().Scale(step_->PaddedWanted(step_->wanted_rows()), dflash.output_multiplier,
+                          dflash.logit_cap);
+  }
+  RETURN_IF_ERROR(ReadPairStates());
+  // The selector was trained for this many candidates only.
+  if (!weights_.pairs.empty()) candidates = std::min(candidates, dflash.selector_candidates);
   auto marginals = ranking_.Rank(*step_, positions(), candidates);
+  if (marginals.ok()) {
+    if (const absl::Status scored = ScorePairs(items, *marginals); !scored.ok()) marginals = scored;
+  }
   candidates_time_ = device().on_host() ? watch.Lap() : absl::ZeroDuration();
   context_pending_ = false;
   device().Rest();

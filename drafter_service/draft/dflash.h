@@ -5,6 +5,11 @@
 // target's features of all committed tokens and stored in this model's cache. The embedding and the
 // LM head are the target's.
 //
+// Version 2 convolves the rows of a block (hub::ConvolutionConfig), and scores pairs of candidates
+// of adjacent positions (pair_selector.h). Marginals then have pair scores, and at most as many
+// candidates as the selector was trained for. A checkpoint of version 2 may have an embedding and
+// an LM head of its own, which are then used.
+//
 // Not thread-safe: one call at a time. Shape legend: common/base/ids.h.
 #ifndef BASTION_DRAFTER_SERVICE_DRAFT_DFLASH_H_
 #define BASTION_DRAFTER_SERVICE_DRAFT_DFLASH_H_
@@ -16,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "drafter_service/draft/checked_drafter.h"
 #include "drafter_service/draft/draft_model.h"
+#include "drafter_service/draft/pair_selector.h"
 #include "drafter_service/draft/ranking.h"
 #include "engine/model/step.h"
 
@@ -27,6 +33,9 @@ struct DflashWeights {
   nn::Vocabulary vocabulary;
   nn::Matrix fuse;  // [C, F]
   nn::Norm context_norm;
+  // Version 2 only.
+  nn::Matrix pair_projection;  // [r, C]
+  PairSelector pairs;
 
   // The bytes read and the multiply-adds for the forward of one block, including its logits and new
   // context.
@@ -62,7 +71,7 @@ class DflashModel final : public DraftModel {
   nn::ForwardCost Cost() const override { return weights_.Cost(); }
   const hub::ModelConfig& config() const override { return weights_.decoder->config(); }
   const DeviceReader* device_reader() const override { return reader_.get(); }
-  // Logits [B, P, V] of the last Draft in host memory, for parity tests.
+  // Logits [B, P, V] of the last Draft in host memory, scaled and capped, for parity tests.
   [[nodiscard]] absl::StatusOr<std::vector<float>> ReadLogits();
 
  private:
@@ -75,6 +84,13 @@ class DflashModel final : public DraftModel {
   [[nodiscard]] absl::Status StageFeatures(const std::vector<ContextItem>& items);
   // Runs or records the operations that store context rows.
   [[nodiscard]] absl::Status RunContext(int rows);
+  // Runs or records the projection of the states of `rows` wanted rows for the selector.
+  [[nodiscard]] absl::Status RunProjection(int rows);
+  // Projects the states of the wanted rows of the last forward, and sends them to host memory.
+  [[nodiscard]] absl::Status ReadPairStates();
+  // Checks the candidates, and adds pair scores to those of version 2.
+  [[nodiscard]] absl::Status ScorePairs(const std::vector<BlockItem>& items,
+                                        std::vector<Marginals>& marginals);
   [[nodiscard]] absl::StatusOr<std::vector<Marginals>> RunDraft(const std::vector<BlockItem>& items,
                                                                 int candidates);
   [[nodiscard]] nn::Device& device() const { return weights_.decoder->device(); }
@@ -82,6 +98,9 @@ class DflashModel final : public DraftModel {
 
   DflashWeights weights_;
   std::unique_ptr<nn::Step> step_;  // Over blocks.
+  // The projected states of wanted rows, [R, r], on the device and in host memory.
+  std::unique_ptr<nn::Logits> pair_states_;
+  nn::Buffer host_pair_states_;
   Ranking ranking_;
   std::unique_ptr<DeviceReader> reader_;
   // Separate inputs, so that a draft can be sent while the context before it is still being

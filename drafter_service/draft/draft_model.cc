@@ -9,13 +9,6 @@
 namespace bastion::drafter {
 namespace {
 
-absl::Status Mismatch(const std::string& drafter, const std::string& what, int64_t drafter_value,
-                      int64_t target_value) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(drafter, ": this drafter was trained for another target: its ", what, " is ",
-                   drafter_value, ", but the target's is ", target_value));
-}
-
 absl::Status CheckPair(const std::string& folder, const hub::ModelConfig& drafter,
                        const hub::ModelConfig& target) {
   if (drafter.kind != hub::ModelKind::kDflash) {
@@ -23,19 +16,28 @@ absl::Status CheckPair(const std::string& folder, const hub::ModelConfig& drafte
         absl::StrCat(folder, ": ", drafter.architecture, " is not a DFlash drafter"));
   }
   if (drafter.dims.vocabulary != target.dims.vocabulary) {
-    return Mismatch(folder, "vocabulary", drafter.dims.vocabulary, target.dims.vocabulary);
+    return OtherTarget(folder, "vocabulary", drafter.dims.vocabulary, target.dims.vocabulary);
   }
   if (drafter.dims.hidden != target.dims.hidden) {
-    return Mismatch(folder, "hidden width", drafter.dims.hidden, target.dims.hidden);
+    return OtherTarget(folder, "hidden width", drafter.dims.hidden, target.dims.hidden);
   }
-  if (drafter.drafter.dflash.num_target_layers != target.dims.layers) {
-    return Mismatch(folder, "num_target_layers", drafter.drafter.dflash.num_target_layers,
-                    target.dims.layers);
+  const hub::DFlashConfig& dflash = drafter.drafter.dflash;
+  if (dflash.num_target_layers > 0 && dflash.num_target_layers != target.dims.layers) {
+    return OtherTarget(folder, "num_target_layers", dflash.num_target_layers, target.dims.layers);
   }
-  return absl::OkStatus();
+  const int last =
+      *std::max_element(dflash.target_layer_ids.begin(), dflash.target_layer_ids.end());
+  if (last < target.dims.layers) return absl::OkStatus();
+  return OtherTarget(folder, "last feature layer", last, target.dims.layers - 1);
 }
 
 }  // namespace
+
+absl::Status OtherTarget(const std::string& drafter_folder, const char* what, int own, int target) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(drafter_folder, ": this drafter was trained for another target: its ", what,
+                   " is ", own, ", but the target's is ", target));
+}
 
 absl::StatusOr<DraftPair> ReadDraftPair(const std::string& drafter_folder,
                                         const std::string& target_folder) {

@@ -78,6 +78,10 @@ class DraftModel {
   }
 };
 
+// The error for a drafter whose `what` is `own`, while the target's is `target`.
+[[nodiscard]] absl::Status OtherTarget(const std::string& drafter_folder, const char* what, int own,
+                                       int target);
+
 // The configurations of a drafter and its target. INVALID_ARGUMENT, with both values, if they do
 // not match in vocabulary, hidden width or number of layers.
 struct DraftPair {

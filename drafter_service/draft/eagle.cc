@@ -1,5 +1,7 @@
 #include "drafter_service/draft/eagle.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "kernels/ops/pack.h"
@@ -9,11 +11,7 @@ namespace {
 
 absl::StatusOr<FeaturePair> ReadEaglePair(const std::string& drafter_folder,
                                           const std::string& target_folder) {
-  ASSIGN_OR_RETURN(
-      FeaturePair pair, ReadFeaturePair(drafter_folder, target_folder, [](const auto& config) {
-        const hub::EagleConfig& eagle = config.eagle;
-        return FeatureNeeds{eagle.draft_vocabulary, eagle.target_hidden, eagle.target_layers};
-      }));
+  ASSIGN_OR_RETURN(FeaturePair pair, ReadFeaturePair(drafter_folder, target_folder));
   pair.drafter.blocks.join = {.parts = 2, .feeds_qkv = true};
   return pair;
 }
@@ -23,11 +21,25 @@ absl::Status ReadFeatureNorms(const FeaturePair& pair, EagleWeights& weights) {
     ASSIGN_OR_RETURN(weights.features_norm, ReadHostNorm(pair, "input_norm", pair.feature_width()));
   }
   if (!pair.checkpoint->Has("fc_norm.0.weight")) return absl::OkStatus();
-  for (size_t i = 0; i < pair.needs.target_layers.size(); ++i) {
+  for (size_t i = 0; i < pair.feature_layers().size(); ++i) {
     ASSIGN_OR_RETURN(weights.layer_norms.emplace_back(),
                      ReadHostNorm(pair, absl::StrCat("fc_norm.", i), pair.target.dims.hidden));
   }
   return absl::OkStatus();
+}
+
+// [F] What the mask rows of P-EAGLE read in place of features.
+absl::StatusOr<std::vector<float>> ReadMaskFeatures(const FeaturePair& pair) {
+  constexpr char kName[] = "mask_hidden";  // [1, 1, F], [1, F] or [F]
+  if (pair.drafter.kind != hub::ModelKind::kParallelEagle) return std::vector<float>();
+  const int width = pair.feature_width();
+  ASSIGN_OR_RETURN(const hub::TensorView found, pair.checkpoint->Find(kName));
+  std::vector<int64_t> shape(std::max<size_t>(found.shape.size(), 1), 1);
+  shape.back() = width;
+  ASSIGN_OR_RETURN(const hub::TensorView view, pair.checkpoint->Tensor(kName, shape));
+  std::vector<float> features(width);
+  kernels::ConvertElements(view.dtype, view.data, width, DType::kF32, features.data());
+  return features;
 }
 
 }  // namespace
@@ -39,7 +51,7 @@ absl::StatusOr<std::unique_ptr<EagleModel>> EagleModel::Read(const FeaturePair& 
   const int width = config.dims.hidden;
   const nn::WeightLoader loader(*options.device, pair.checkpoint, options.formats, plan);
   StatefulWeights weights;
-  weights.feature_layers = pair.needs.target_layers;
+  weights.feature_layers = pair.feature_layers();
   weights.feature_width = pair.feature_width();
   ASSIGN_OR_RETURN(weights.decoder, nn::Decoder::Load(loader, config, options,
                                                       nn::CapacityOf(config, options, kTreeRows)));
@@ -53,7 +65,8 @@ absl::StatusOr<std::unique_ptr<EagleModel>> EagleModel::Read(const FeaturePair& 
   ASSIGN_OR_RETURN(own.token_norm, loader.LoadNorm(block + config.names.attention_norm, config));
   ASSIGN_OR_RETURN(own.state_norm, loader.LoadNorm(block + "hidden_norm", config));
   RETURN_IF_ERROR(ReadFeatureNorms(pair, own));
-  if (config.drafter.eagle.norm_output) {
+  ASSIGN_OR_RETURN(weights.mask_features, ReadMaskFeatures(pair));
+  if (config.drafter.eagle.norm_output && config.kind == hub::ModelKind::kEagle) {
     ASSIGN_OR_RETURN(own.output_norm, ReadHostNorm(pair, config.names.final_norm, width));
   }
   RETURN_IF_ERROR(CheckAllRead(pair));
@@ -66,10 +79,9 @@ absl::StatusOr<CheckedDrafter> CheckEagle(const std::string& drafter_folder,
   ASSIGN_OR_RETURN(const FeaturePair pair, ReadEaglePair(drafter_folder, target_folder));
   nn::PackingPlan plan;  // Never run: no matrix is packed.
   ASSIGN_OR_RETURN(const auto model, EagleModel::Read(pair, options, plan));
-  return CheckedDrafter{.config = pair.drafter,
-                        .cost = model->Cost(),
-                        .embedding = pair.target.dims,
-                        .feature_width = pair.feature_width()};
+  const int positions = model->positions();
+  return CheckedDrafter{pair.drafter, model->Cost(), pair.target.dims,
+                        positions,    positions,     pair.feature_width()};
 }
 
 absl::StatusOr<std::unique_ptr<EagleModel>> EagleModel::Load(const std::string& drafter_folder,
@@ -116,7 +128,7 @@ void EagleModel::EditFeatures(float* values) const {
   }
 }
 
-absl::Status EagleModel::Complete(int rows, absl::Span<const int> /*wanted*/,
+absl::Status EagleModel::Complete(int rows, absl::Span<const int> /*wanted*/, bool /*coupled*/,
                                   std::vector<Marginals>& /*marginals*/) {
   if (own_.output_norm.empty()) return absl::OkStatus();
   const int width = config().dims.hidden;

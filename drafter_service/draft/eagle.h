@@ -1,14 +1,21 @@
 // EAGLE-3: one decoder layer over the target's features (Li et al., arXiv 2503.01840), in the
-// formats of SafeAILab, SpecForge, AngelSlim and speculators.
+// formats of SafeAILab, SpecForge, AngelSlim and speculators. P-EAGLE: such layers that predict P
+// tokens in one forward, in the format of speculators.
 //
 // The row of token t reads the embedding of t and a state of the token before it
 // (stateful_model.h): its fused features (fc), or what the layer has computed for it.
+//
+// With P-EAGLE, only the root is expanded. It has P - 1 more rows, at the next positions. They read
+// the embedding of the mask token and a learned vector in place of features (mask_hidden). A row
+// sees the committed tokens, the root and the mask rows before it. Committed tokens have no mask
+// rows.
 //
 // Not thread-safe: one call at a time. Shape legend: common/base/ids.h.
 #ifndef BASTION_DRAFTER_SERVICE_DRAFT_EAGLE_H_
 #define BASTION_DRAFTER_SERVICE_DRAFT_EAGLE_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,7 +28,7 @@
 
 namespace bastion::drafter {
 
-// The weights that only EAGLE-3 has.
+// The weights that only EAGLE-3 and P-EAGLE have.
 struct EagleWeights {
   nn::Matrix fuse;         // [C, F]
   nn::Norm token_norm;     // For the embeddings of tokens.
@@ -45,6 +52,12 @@ class EagleModel final : public StatefulModel {
                                                           const std::string& target_folder,
                                                           const nn::EngineOptions& options);
 
+  int positions() const override { return config().drafter.eagle.positions; }
+  int rows_per_token() const override { return 1; }
+  bool expands_nodes() const override { return !is_parallel(); }
+  std::optional<TokenId> mask_token() const override {
+    return is_parallel() ? std::optional(config().drafter.eagle.mask_token) : std::nullopt;
+  }
   nn::ForwardCost Cost() const override;
 
  private:
@@ -58,12 +71,13 @@ class EagleModel final : public StatefulModel {
   EagleModel(StatefulWeights weights, EagleWeights own)
       : StatefulModel(std::move(weights)), own_(std::move(own)) {}
 
+  [[nodiscard]] bool is_parallel() const { return config().kind == hub::ModelKind::kParallelEagle; }
   void Enter(const kernels::Rows& rows, bool from_features) override;
   bool edits_features() const override {
     return !own_.features_norm.empty() || !own_.layer_norms.empty();
   }
   void EditFeatures(float* values) const override;
-  absl::Status Complete(int rows, absl::Span<const int> wanted,
+  absl::Status Complete(int rows, absl::Span<const int> wanted, bool coupled,
                         std::vector<Marginals>& marginals) override;
 
   EagleWeights own_;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "drafter_service/draft/draft_model.h"
 #include "kernels/ops/pack.h"
 
 namespace bastion::drafter {
@@ -18,22 +19,18 @@ constexpr char kHead[] = "lm_head.weight";
 // The drafter rotates by its own frequencies at all positions of its target, and below them.
 constexpr int kDepth = 64;
 
-absl::Status OtherTarget(const FeaturePair& pair, const char* what, int own, int target) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(pair.checkpoint->folder(), ": this drafter was trained for another target: its ",
-                   what, " is ", own, ", but the target's is ", target));
-}
-
 absl::Status CheckDims(const FeaturePair& pair) {
   const ModelDims &own = pair.drafter.dims, &target = pair.target.dims;
+  const std::string& folder = pair.checkpoint->folder();
+  const int expected = pair.drafter.drafter.head.target_hidden;
   if (own.vocabulary != target.vocabulary) {
-    return OtherTarget(pair, "vocabulary", own.vocabulary, target.vocabulary);
+    return OtherTarget(folder, "vocabulary", own.vocabulary, target.vocabulary);
   }
-  if (pair.needs.target_hidden != target.hidden) {
-    return OtherTarget(pair, "hidden width of the target", pair.needs.target_hidden, target.hidden);
+  if (expected != target.hidden) {
+    return OtherTarget(folder, "hidden width of the target", expected, target.hidden);
   }
   if (own.hidden != target.hidden && !pair.checkpoint->Has(kEmbedding)) {
-    return OtherTarget(pair, "hidden width", own.hidden, target.hidden);
+    return OtherTarget(folder, "hidden width", own.hidden, target.hidden);
   }
   return absl::OkStatus();
 }
@@ -42,7 +39,7 @@ absl::Status CheckDims(const FeaturePair& pair) {
 absl::Status CompleteLayers(FeaturePair& pair) {
   constexpr int kMinLayers = 5;  // DefaultEagleLayers needs them.
   const int layers = pair.target.dims.layers;
-  std::vector<int>& ids = pair.needs.target_layers;
+  std::vector<int>& ids = pair.drafter.drafter.head.target_layers;
   if (ids.empty() && layers >= kMinLayers) ids = hub::DefaultEagleLayers(layers);
   const bool known = std::all_of(ids.begin(), ids.end(), [&](int id) { return id < layers; });
   if (known && !ids.empty()) return absl::OkStatus();
@@ -59,7 +56,7 @@ struct Column {
 
 // The columns by token, ascending.
 absl::StatusOr<std::vector<Column>> ReadColumns(const FeaturePair& pair) {
-  const int count = pair.needs.draft_vocabulary;
+  const int count = pair.drafter.drafter.head.vocabulary;
   const int vocabulary = pair.target.dims.vocabulary;
   const std::string& folder = pair.checkpoint->folder();
   std::vector<Column> columns(count);
@@ -97,14 +94,12 @@ absl::StatusOr<std::vector<Column>> ReadColumns(const FeaturePair& pair) {
 }  // namespace
 
 absl::StatusOr<FeaturePair> ReadFeaturePair(const std::string& drafter_folder,
-                                            const std::string& target_folder,
-                                            FeatureNeeds (*needs)(const hub::DrafterConfig&)) {
+                                            const std::string& target_folder) {
   FeaturePair pair;
   ASSIGN_OR_RETURN(pair.drafter, hub::ReadModelConfig(drafter_folder));
   ASSIGN_OR_RETURN(pair.target, hub::ReadModelConfig(target_folder));
   ASSIGN_OR_RETURN(pair.checkpoint, hub::Checkpoint::Open(drafter_folder));
   ASSIGN_OR_RETURN(pair.target_checkpoint, hub::Checkpoint::Open(target_folder));
-  pair.needs = needs(pair.drafter.drafter);
   RETURN_IF_ERROR(CheckDims(pair));
   RETURN_IF_ERROR(CompleteLayers(pair));
   hub::TensorNames& names = pair.drafter.names;

@@ -1,5 +1,5 @@
-// FeaturePair: a drafter that reads features and tokens, and its target, as such drafters need them
-// (stateful_model.h). Their heads have rows for some tokens only.
+// FeaturePair: a drafter that reads features and tokens (stateful_model.h), and its target. The
+// head of such a drafter may have rows for some tokens only.
 #ifndef BASTION_DRAFTER_SERVICE_DRAFT_FEATURE_PAIR_H_
 #define BASTION_DRAFTER_SERVICE_DRAFT_FEATURE_PAIR_H_
 
@@ -17,33 +17,28 @@
 
 namespace bastion::drafter {
 
-// What the config of such a drafter says about its target.
-struct FeatureNeeds {
-  int draft_vocabulary = 0;  // Rows of the head.
-  int target_hidden = 0;
-  std::vector<int> target_layers;  // Empty: DefaultEagleLayers.
-};
-
 struct FeaturePair {
-  hub::ModelConfig drafter;  // max_positions covers a tree at the target's last position.
+  // max_positions covers a tree at the target's last position. The layers of the features are set.
+  hub::ModelConfig drafter;
   hub::ModelConfig target;
   std::shared_ptr<const hub::Checkpoint> checkpoint, target_checkpoint;
-  FeatureNeeds needs;  // With the layers.
 
-  [[nodiscard]] int feature_width() const {
-    return static_cast<int>(needs.target_layers.size()) * target.dims.hidden;
+  [[nodiscard]] const std::vector<int>& feature_layers() const {
+    return drafter.drafter.head.target_layers;
+  }
+  [[nodiscard]] int feature_width() const {  // F
+    return static_cast<int>(feature_layers().size()) * target.dims.hidden;
   }
 };
 
 // INVALID_ARGUMENT if the drafter was trained for another target; the errors of the two configs and
-// of the checkpoints' files. `needs` reads what the drafter's config says.
-[[nodiscard]] absl::StatusOr<FeaturePair> ReadFeaturePair(
-    const std::string& drafter_folder, const std::string& target_folder,
-    FeatureNeeds (*needs)(const hub::DrafterConfig& config));
+// of the checkpoints' files.
+[[nodiscard]] absl::StatusOr<FeaturePair> ReadFeaturePair(const std::string& drafter_folder,
+                                                          const std::string& target_folder);
 
-// The embedding of the drafter or of the target, and the head of the drafter or of the target, with
-// rows for the draft vocabulary. Of these, only those of options.head_tokens, if that is not null.
-// INVALID_ARGUMENT if the checkpoint does not say which tokens these are.
+// The embedding and the head, each the drafter's own if it has one, else the target's. The head has
+// a row for each token that the drafter can predict and that is in options.head_tokens, if that is
+// not null. INVALID_ARGUMENT if the checkpoint does not say which tokens the drafter can predict.
 [[nodiscard]] absl::StatusOr<nn::Vocabulary> LoadDraftVocabulary(const FeaturePair& pair,
                                                                  const nn::EngineOptions& options,
                                                                  nn::PackingPlan& plan);

@@ -1,10 +1,11 @@
-// The interface between the autoregressive engine and its models: drafters that predict one
-// position for each node, the token after it.
+// The interface between the autoregressive engine and its models: drafters that predict P positions
+// after each node that they expand. Some expand only the root.
 //
 // Not thread-safe: one call at a time. Shape legend: common/base/ids.h.
 #ifndef BASTION_DRAFTER_SERVICE_DRAFT_NODE_MODEL_H_
 #define BASTION_DRAFTER_SERVICE_DRAFT_NODE_MODEL_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,12 +23,19 @@
 
 namespace bastion::drafter {
 
-// The rows of one forward, P for each node, and what the nodes read beside their tokens, in the
-// order of the batch. A model with states reads features for all nodes or states for all nodes.
+// The features of consecutive tokens [tokens, F], as bytes.
+struct TokenFeatures {
+  Features features;
+  int rows_each = 1;  // Rows of the batch that belong to each of the tokens.
+};
+
+// The rows of one forward: those of committed tokens, and P for each node. What they read beside
+// their tokens is in the order of the batch. A model with states reads features for all tokens, or
+// states for all nodes.
 struct NodeRows {
   nn::RowBatch batch;
-  std::vector<Features> features;  // [nodes, F] together, as bytes.
-  std::string states;              // [nodes] Those of the rows that predicted the nodes.
+  std::vector<TokenFeatures> features;
+  std::string states;  // [nodes] Those of the rows that predicted the nodes.
 };
 
 class NodeModel {
@@ -52,6 +60,13 @@ class NodeModel {
   [[nodiscard]] virtual absl::Duration candidates_time() const = 0;
 
   [[nodiscard]] virtual int positions() const { return 1; }  // P
+  // Rows of a committed token in the cache. 0: the model has no cache, and reads only the features
+  // of the last committed token.
+  [[nodiscard]] virtual int rows_per_token() const { return positions(); }
+  // False: only the root is expanded. The marginals of other paths stay empty.
+  [[nodiscard]] virtual bool expands_nodes() const { return true; }
+  // The token of a node's rows after the first. Not set: the node's own.
+  [[nodiscard]] virtual std::optional<TokenId> mask_token() const { return std::nullopt; }
   // Whether the rows of a node rotate by its depth in the tree, too.
   [[nodiscard]] virtual bool depth_rotates() const { return true; }
 

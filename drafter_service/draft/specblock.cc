@@ -12,12 +12,7 @@ enum Part { kCondition, kToken, kQuery, kParts };
 
 absl::StatusOr<FeaturePair> ReadSpecBlockPair(const std::string& drafter_folder,
                                               const std::string& target_folder) {
-  ASSIGN_OR_RETURN(FeaturePair pair,
-                   ReadFeaturePair(drafter_folder, target_folder, [](const auto& config) {
-                     const hub::SpecBlockConfig& specblock = config.specblock;
-                     return FeatureNeeds{specblock.draft_vocabulary, specblock.target_hidden,
-                                         specblock.target_layers};
-                   }));
+  ASSIGN_OR_RETURN(FeaturePair pair, ReadFeaturePair(drafter_folder, target_folder));
   const int positions = pair.drafter.drafter.specblock.positions;
   pair.drafter.blocks.join = {.parts = kParts, .shift_rows = positions};
   pair.drafter.names.shift = "shift_proj.";
@@ -47,7 +42,7 @@ absl::StatusOr<std::unique_ptr<SpecBlockModel>> SpecBlockModel::Read(
     return loader.LoadNorm(absl::StrCat(kInput, name), config);
   };
   StatefulWeights weights;
-  weights.feature_layers = pair.needs.target_layers;
+  weights.feature_layers = pair.feature_layers();
   weights.feature_width = pair.feature_width();
   nn::StepCapacity capacity = nn::CapacityOf(config, options, kTreeRows);
   capacity.tokens += (config.drafter.specblock.positions - 1) * config.max_positions;
@@ -129,11 +124,15 @@ void SpecBlockModel::Enter(const kernels::Rows& rows, bool from_features) {
   x.ProjectJoined(rows, own_.fuse);
 }
 
-absl::Status SpecBlockModel::Complete(int /*rows*/, absl::Span<const int> wanted,
+absl::Status SpecBlockModel::Complete(int /*rows*/, absl::Span<const int> wanted, bool coupled,
                                       std::vector<Marginals>& marginals) {
   if (own_.rank_head.empty() || wanted.empty()) return absl::OkStatus();
   const int width = config().dims.hidden, count = static_cast<int>(wanted.size());
-  ASSIGN_OR_RETURN(const std::vector<Marginals> top, RankUncoupled(RankHead::kTop));
+  const bool has_top = !coupled && marginals.front().candidates >= RankHead::kTop;
+  std::vector<Marginals> ranked;
+  if (!has_top) {
+    ASSIGN_OR_RETURN(ranked, RankUncoupled(RankHead::kTop));
+  }
   std::vector<float> states(static_cast<size_t>(count) * width);
   float* to = states.data();
   for (const int row : wanted) {
@@ -141,7 +140,7 @@ absl::Status SpecBlockModel::Complete(int /*rows*/, absl::Span<const int> wanted
     own_.final_norm.Apply(to);
     to += width;
   }
-  rank_logits_ = own_.rank_head.Logits(states.data(), count, top);
+  rank_logits_ = own_.rank_head.Logits(states.data(), count, has_top ? marginals : ranked);
   const std::vector<uint8_t> classes = RankHead::Classes(rank_logits_);
   auto next = classes.begin();
   for (Marginals& one : marginals) {

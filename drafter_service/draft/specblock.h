@@ -69,7 +69,7 @@ class SpecBlockModel final : public StatefulModel {
 
   void Enter(const kernels::Rows& rows, bool from_features) override;
   // Adds rank classes to the marginals.
-  absl::Status Complete(int rows, absl::Span<const int> wanted,
+  absl::Status Complete(int rows, absl::Span<const int> wanted, bool coupled,
                         std::vector<Marginals>& marginals) override;
 
   SpecBlockWeights own_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
@@ -24,56 +25,63 @@ absl::Status StatefulModel::Prepare() {
   const size_t feature_bytes = Bytes(input_type_, int64_t{rows} * weights_.feature_width);
   ASSIGN_OR_RETURN(features_, device().AllocateMirrored(feature_bytes, "features of new context"));
   const size_t bytes = rows * state_bytes();
-  ASSIGN_OR_RETURN(states_in_, device().AllocateMirrored(bytes, "states of drafted nodes"));
-  ASSIGN_OR_RETURN(states_out_, device().AllocateOnHost(bytes, "states of drafted nodes"));
+  if (bytes > 0) {
+    ASSIGN_OR_RETURN(states_in_, device().AllocateMirrored(bytes, "states of drafted nodes"));
+    ASSIGN_OR_RETURN(states_out_, device().AllocateOnHost(bytes, "states of drafted nodes"));
+  }
   std::vector<int32_t> numbers(rows);
   std::iota(numbers.begin(), numbers.end(), 0);
   ASSIGN_OR_RETURN(row_numbers_, device().Allocate(rows * sizeof(int32_t), "row numbers"));
   device().Copy(row_numbers_.data(), numbers.data(), rows * sizeof(int32_t));
   RETURN_IF_ERROR(device().Finish());
+  const int group = rows_per_token();
   std::vector<int> sizes;
-  for (const int nodes : nn::RowBuckets(rows / positions())) sizes.push_back(nodes * positions());
-  ASSIGN_OR_RETURN(
-      step_,
-      nn::Step::Create(*weights_.decoder, weights_.vocabulary, {sizes, sizes, /*gathers=*/true},
-                       {[this](const kernels::Rows& in) { Enter(in, true); },
-                        [this](const kernels::Rows& in) { Enter(in, false); }}));
-  return step_->SetFeatureLayers({config().dims.layers - 1},
-                                 weights_.decoder->options().show_progress);
+  for (const int tokens : nn::RowBuckets(rows / group)) sizes.push_back(tokens * group);
+  std::vector<nn::Entry> entries = {[this](const kernels::Rows& in) { Enter(in, true); }};
+  std::vector<int> state_layers;
+  if (state_bytes() > 0) {
+    entries.emplace_back([this](const kernels::Rows& in) { Enter(in, false); });
+    state_layers = {config().dims.layers - 1};
+  }
+  ASSIGN_OR_RETURN(step_, nn::Step::Create(*weights_.decoder, weights_.vocabulary,
+                                           {sizes, sizes, /*gathers=*/true}, std::move(entries)));
+  return step_->SetFeatureLayers(state_layers, weights_.decoder->options().show_progress);
 }
 
-char* StatefulModel::Stage(const Features& features, int row, char* to,
-                           std::vector<float>& scratch) const {
+char* StatefulModel::Stage(const void* values, DType type, char* to) const {
   const int width = weights_.feature_width;
-  const size_t bytes = Bytes(input_type_, width);
-  const char* const from = features.bytes.data() + row * features.row_bytes();
   if (edits_features()) {
-    scratch.resize(width);
-    kernels::ConvertElements(features.type, from, width, DType::kF32, scratch.data());
-    EditFeatures(scratch.data());
-    kernels::ConvertElements(DType::kF32, scratch.data(), width, input_type_, to);
+    std::vector<float> edited(width);
+    kernels::ConvertElements(type, values, width, DType::kF32, edited.data());
+    EditFeatures(edited.data());
+    kernels::ConvertElements(DType::kF32, edited.data(), width, input_type_, to);
   } else {
-    kernels::ConvertElements(features.type, from, width, input_type_, to);
+    kernels::ConvertElements(type, values, width, input_type_, to);
   }
-  for (int k = 1; k < positions(); ++k) std::memcpy(to + k * bytes, to, bytes);
-  return to + positions() * bytes;
+  return to + Bytes(input_type_, width);
 }
 
 absl::Status StatefulModel::StageFeatures(const NodeRows& rows) {
-  std::vector<float> scratch;
+  const std::vector<float>& mask = weights_.mask_features;
   char* to = features_.host.as<char>();
-  int nodes = 0;
-  for (const Features& features : rows.features) {
+  int total = 0;
+  for (const auto& [features, rows_each] : rows.features) {
     if (features.width != weights_.feature_width || features.on_device()) {
       return absl::InvalidArgumentError(absl::StrCat("features have width ", features.width,
                                                      "; this drafter needs ",
                                                      weights_.feature_width, " as bytes"));
     }
-    nodes += features.rows();
-    CHECK_LE(nodes * positions(), max_rows());
-    for (int row = 0; row < features.rows(); ++row) to = Stage(features, row, to, scratch);
+    total += features.rows() * rows_each;
+    CHECK_LE(total, max_rows());
+    for (int token = 0; token < features.rows(); ++token) {
+      const char* const own = features.bytes.data() + token * features.row_bytes();
+      for (int k = 0; k < rows_each; ++k) {
+        const bool masked = k > 0 && !mask.empty();
+        to = masked ? Stage(mask.data(), DType::kF32, to) : Stage(own, features.type, to);
+      }
+    }
   }
-  CHECK_EQ(nodes * positions(), rows.batch.rows()) << "each node reads features";
+  CHECK_EQ(total, rows.batch.rows()) << "each row reads features";
   device().Copy(features_.device.data(), features_.host.data(), to - features_.host.as<char>());
   return absl::OkStatus();
 }
@@ -108,7 +116,9 @@ absl::StatusOr<std::vector<Marginals>> StatefulModel::Predict(
     const NodeRows& rows, absl::Span<const int> wanted,
     absl::Span<const kernels::ChoiceRule> coupling, int candidates) {
   RETURN_IF_ERROR(Run(rows, wanted, coupling));
-  device().Copy(states_out_.data(), step_->features(), rows.batch.rows() * state_bytes());
+  if (state_bytes() > 0) {
+    device().Copy(states_out_.data(), step_->features(), rows.batch.rows() * state_bytes());
+  }
   std::vector<Marginals> marginals;
   StopWatch watch;
   if (wanted.empty()) {
@@ -118,7 +128,9 @@ absl::StatusOr<std::vector<Marginals>> StatefulModel::Predict(
     (void)watch.Lap();  // Without the head.
     ASSIGN_OR_RETURN(marginals, ranking_.Rank(*step_, positions(), candidates));
   }
-  RETURN_IF_ERROR(Complete(rows.batch.rows(), wanted, marginals));
+  const bool coupled = std::any_of(coupling.begin(), coupling.end(),
+                                   [](const auto& rule) { return rule.temperature > 0; });
+  RETURN_IF_ERROR(Complete(rows.batch.rows(), wanted, coupled, marginals));
   candidates_time_ = device().on_host() ? watch.Lap() : absl::ZeroDuration();
   device().Rest();
   return marginals;

@@ -1,5 +1,5 @@
 // StatefulModel: what drafters have in common whose rows read a state of the token before them:
-// EAGLE-3 (eagle.h) and SpecBlock (specblock.h).
+// EAGLE-3 and P-EAGLE (eagle.h), and SpecBlock (specblock.h).
 //
 // For committed tokens and the root, this state comes from the target's features of the token
 // before. For the nodes of a tree, it is what the drafter has computed at the row that predicted
@@ -29,6 +29,8 @@ struct StatefulWeights {
   nn::Vocabulary vocabulary;  // The embedding, and the drafter's head.
   std::vector<int> feature_layers;
   int feature_width = 0;  // F
+  // [F] What the rows of a node after the first read in place of features. Empty: the features.
+  std::vector<float> mask_features;
 };
 
 // The options of such a model for an engine with `options`.
@@ -46,10 +48,12 @@ class StatefulModel : public NodeModel {
                                                  int candidates) override;
   absl::Duration candidates_time() const override { return candidates_time_; }
   const std::vector<int>& feature_layers() const override { return weights_.feature_layers; }
-  size_t state_bytes() const override { return Bytes(state_type(), config().dims.hidden); }
+  size_t state_bytes() const override {
+    return expands_nodes() ? Bytes(state_type(), config().dims.hidden) : 0;
+  }
   const char* state(int row) const override { return states_out_.as<char>() + row * state_bytes(); }
   int max_rows() const override {
-    return weights_.decoder->capacity().rows / positions() * positions();
+    return weights_.decoder->capacity().rows / rows_per_token() * rows_per_token();
   }
   nn::PagePool& pages() override { return weights_.decoder->cache(); }
   const hub::ModelConfig& config() const override { return weights_.decoder->config(); }
@@ -63,11 +67,14 @@ class StatefulModel : public NodeModel {
   // ---- what a model does its own way ----
   // Fills the residual stream of `rows` before the blocks, from features() or from states().
   virtual void Enter(const kernels::Rows& rows, bool from_features) = 0;
-  // Whether features are edited before they are sent to the device, and how: values [F].
+  // Whether features are edited before they are sent to the device, and how: values [F]. The mask
+  // features are edited, too.
   [[nodiscard]] virtual bool edits_features() const { return false; }
   virtual void EditFeatures(float* /*values*/) const {}
-  // Completes a Predict, when the states of its `rows` rows are in host memory.
+  // Completes a Predict, when the states of its `rows` rows are in host memory. `coupled`: rules
+  // ranked the candidates of some marginals.
   [[nodiscard]] virtual absl::Status Complete(int /*rows*/, absl::Span<const int> /*wanted*/,
+                                              bool /*coupled*/,
                                               std::vector<Marginals>& /*marginals*/) {
     return absl::OkStatus();
   }
@@ -98,8 +105,8 @@ class StatefulModel : public NodeModel {
                                  absl::Span<const kernels::ChoiceRule> rules);
   [[nodiscard]] absl::Status StageFeatures(const NodeRows& rows);
   [[nodiscard]] absl::Status StageStates(const NodeRows& rows);
-  // Converts a node's features [F] to the input type, once for each of its rows.
-  char* Stage(const Features& features, int row, char* to, std::vector<float>& scratch) const;
+  // Converts values [F] of `type` to the input type, for one row. Returns the end of the row.
+  char* Stage(const void* values, DType type, char* to) const;
 
   StatefulWeights weights_;
   std::unique_ptr<nn::Step> step_;

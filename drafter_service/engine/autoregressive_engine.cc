@@ -9,6 +9,7 @@
 #include "common/base/status.h"
 #include "drafter_service/engine/draft_sequences.h"
 #include "drafter_service/engine/node_round.h"
+#include "drafter_service/engine/patient_features.h"
 
 namespace bastion::drafter {
 namespace {
@@ -27,7 +28,7 @@ class AutoregressiveEngine final : public DrafterEngine {
   bool has_piece() const override { return sequences_.has_piece(); }
   FeatureRange NextPiece() override { return sequences_.NextPiece(); }
   absl::StatusOr<Features> ReadPiece(const FeatureRange& piece) override {
-    return reads_features() ? features_->Read(piece, feature_timeout_) : Features();
+    return reads_features() ? features_.source().Read(piece, feature_timeout_) : Features();
   }
   bool AppendPiece(const FeatureRange& piece, absl::StatusOr<Features> features) override;
   const DraftTrace& last_trace() const override { return trace_; }
@@ -36,6 +37,11 @@ class AutoregressiveEngine final : public DrafterEngine {
  private:
   [[nodiscard]] bool reads_features() const { return !model_->feature_layers().empty(); }
   [[nodiscard]] int positions() const { return model_->positions(); }  // P
+  [[nodiscard]] bool keeps_context() const { return model_->rows_per_token() > 0; }
+  // The rows in the cache after `context` tokens and `nodes` nodes.
+  [[nodiscard]] int rows_of(Position context, int nodes) const {
+    return context * model_->rows_per_token() + nodes * positions();
+  }
   // Tokens of the context, before the root.
   [[nodiscard]] int context_of(const Frontier& frontier) const {
     return frontier.committed - model_->first_token();
@@ -43,8 +49,8 @@ class AutoregressiveEngine final : public DrafterEngine {
   // Checks a frontier of a call, and finds or opens its sequence. `seen` has the sessions so far.
   [[nodiscard]] absl::StatusOr<DraftSequence*> Begin(const Frontier& frontier,
                                                      absl::flat_hash_set<uint64_t>& seen);
-  // Computes all context but the last rows, which one more forward can take, and adds the paths to
-  // the tree. Returns false if the sequence is behind, or has no row yet.
+  // Begins the tree if it has to, and adds the paths to it. Returns false if the sequence is
+  // behind, or has no row yet.
   [[nodiscard]] absl::StatusOr<bool> Prepare(Expanding& one);
   // The part of Prepare for a new tree.
   [[nodiscard]] absl::StatusOr<bool> BeginTree(Expanding& one);
@@ -54,7 +60,8 @@ class AutoregressiveEngine final : public DrafterEngine {
   [[nodiscard]] absl::Status ExtendContext(DraftSequence& sequence, int count);
   // Adds the next nodes of the frontier's tree to `round`, after the context that lacks.
   [[nodiscard]] absl::Status AddLevel(Expanding& one, NodeRound& round);
-  // Runs `round` and computes context, if the rows of `one` would be too many for the forward.
+  // Runs `round` if the rows of `one` would be too many for its forward. Then computes the context
+  // that one forward cannot take together with the tree.
   [[nodiscard]] absl::Status MakeRoom(Expanding& one, int end, NodeRound& round);
   // Runs the forward of `round`, stores its marginals and begins an empty round.
   [[nodiscard]] absl::Status Run(NodeRound& round);
@@ -68,12 +75,11 @@ class AutoregressiveEngine final : public DrafterEngine {
   void Warn(const absl::Status& error, DraftSequence& sequence) const;
 
   const absl::Duration feature_timeout_;
-  FeatureSource* const features_;
+  PatientFeatures features_;
   std::unique_ptr<NodeModel> model_;
   DraftSequences sequences_;
   DrafterInfo info_;
   DraftTrace trace_;
-  absl::Duration patience_;  // How long the current call may still wait for features.
 };
 
 AutoregressiveEngine::AutoregressiveEngine(const DrafterOptions& options, FeatureSource* features,
@@ -83,13 +89,14 @@ AutoregressiveEngine::AutoregressiveEngine(const DrafterOptions& options, Featur
       model_(std::move(model)),
       sequences_(&model_->pages(),
                  {options.max_sequences, options.reuse_prefixes, options.defer_catch_up,
-                  model_->first_token(), model_->positions()}) {
+                  model_->first_token(), model_->rows_per_token()}) {
   info_.model = FolderName(options.drafter_folder);
   info_.positions = positions();
   info_.vocabulary = model_->config().dims.vocabulary;
-  info_.max_context = model_->config().max_positions - 1;  // The root needs a position, too.
-  info_.wants_tokens = true;
-  info_.expands_nodes = true;
+  // The rows of the root need positions, too.
+  info_.max_context = model_->config().max_positions - positions();
+  info_.wants_tokens = keeps_context();
+  info_.expands_nodes = model_->expands_nodes();
 }
 
 absl::StatusOr<DraftSequence*> AutoregressiveEngine::Begin(const Frontier& frontier,
@@ -113,6 +120,7 @@ absl::StatusOr<bool> AutoregressiveEngine::Prepare(Expanding& one) {
   RETURN_IF_ERROR(CheckContext(frontier, sequence, info_.max_context));
   const bool begins = std::any_of(frontier.paths.begin(), frontier.paths.end(),
                                   [](const auto& path) { return path.empty(); });
+  if (!begins && !model_->expands_nodes()) return false;
   if (begins || !sequence.tree.Is(frontier.committed, frontier.root)) {
     Forget(sequence, frontier.committed);
     if (!begins) {
@@ -138,7 +146,9 @@ absl::StatusOr<bool> AutoregressiveEngine::BeginTree(Expanding& one) {
   const Frontier& frontier = *one.frontier;
   DraftSequence& sequence = *one.sequence;
   if (context_of(frontier) < 0) return false;
-  if (static_cast<Position>(sequence.tokens.size()) < frontier.committed) {
+  if (!keeps_context()) {
+    sequence.context = context_of(frontier);
+  } else if (static_cast<Position>(sequence.tokens.size()) < frontier.committed) {
     return absl::AbortedError(absl::StrCat("only ", sequence.tokens.size(), " of ",
                                            frontier.committed, " committed tokens were sent"));
   }
@@ -148,9 +158,6 @@ absl::StatusOr<bool> AutoregressiveEngine::BeginTree(Expanding& one) {
   if (sequences_.Defer(sequence, context_of(frontier))) return false;
   if (reads_features()) {
     RETURN_IF_ERROR(ReadFeatures(frontier, sequence));
-  }
-  while (context_of(frontier) - sequence.context > kContextChunk) {
-    RETURN_IF_ERROR(ExtendContext(sequence, kContextChunk));
   }
   sequence.tree.Begin(frontier.committed, frontier.root, positions());
   return true;
@@ -165,27 +172,24 @@ absl::Status AutoregressiveEngine::ReadFeatures(const Frontier& frontier, DraftS
       held.KeepFrom(sequence.context);
     }
     const int room = kContextChunk - (held.end() - sequence.context);
-    StopWatch watch;
-    absl::StatusOr<Features> read = features_->Read(
-        {frontier.sequence, held.end(), std::min(frontier.committed - held.end(), room)},
-        patience_);
-    const absl::Duration waited = watch.Lap();
-    patience_ = std::max(patience_ - waited, absl::ZeroDuration());
-    trace_.features += waited;
-    RETURN_IF_ERROR(read.status());
-    RETURN_IF_ERROR(held.Append(*std::move(read)));
+    const int count = std::min(frontier.committed - held.end(), room);
+    ASSIGN_OR_RETURN(Features read, features_.Read({frontier.sequence, held.end(), count}, trace_));
+    RETURN_IF_ERROR(held.Append(std::move(read)));
   }
   return absl::OkStatus();
 }
 
 absl::Status AutoregressiveEngine::ExtendContext(DraftSequence& sequence, int count) {
   while (count > 0) {
-    const int part = std::min(count, model_->max_rows() / positions());
+    const int part = std::min(count, model_->max_rows() / model_->rows_per_token());
     const Position end = sequence.context + part;
-    RETURN_IF_ERROR(model_->pages().Reserve(sequence.table, end * positions()));
+    RETURN_IF_ERROR(model_->pages().Reserve(sequence.table, rows_of(end, 0)));
     NodeRows rows;
     AddContext(*model_, sequence, end, rows.batch);
-    if (reads_features()) rows.features.push_back(sequence.held.Rows(sequence.context, part));
+    if (reads_features()) {
+      rows.features.push_back(
+          {sequence.held.Rows(sequence.context, part), model_->rows_per_token()});
+    }
     RETURN_IF_ERROR(model_->Forward(rows));
     trace_.context_tokens += part;
     sequence.context = end;
@@ -220,22 +224,23 @@ absl::Status AutoregressiveEngine::MakeRoom(Expanding& one, int end, NodeRound& 
   DraftSequence& sequence = *one.sequence;
   const int tree_rows = (end - sequence.tree.cached()) * positions();
   // A row may be wanted by several paths, or by none.
-  const int wanted = std::max(tree_rows, static_cast<int>(one.nodes.size()) * positions());
+  const int paths = one.root_only ? 1 : static_cast<int>(one.nodes.size());
+  const int wanted = std::max(tree_rows, paths * positions());
   if (sequence.tree.rows() > NodeModel::kTreeRows || wanted > model_->max_rows()) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "the tree has ", sequence.tree.rows(), " rows, and the frontier has ", tree_rows,
         " new ones and ", one.nodes.size(), " paths; the limits are ", NodeModel::kTreeRows,
         " rows of a tree and ", model_->max_rows(), " rows of a round"));
   }
-  const auto missing = [&] { return std::max(context_of(*one.frontier) - sequence.context, 0); };
-  const auto needed = [&] { return round.rows() + tree_rows + missing() * positions(); };
-  if (std::max(needed(), round.wanted_rows() + wanted) > model_->max_rows()) {
+  const int missing = std::max(context_of(*one.frontier) - sequence.context, 0);
+  const int own = rows_of(missing, 0) + tree_rows;
+  if (std::max(round.rows() + own, round.wanted_rows() + wanted) > model_->max_rows()) {
     RETURN_IF_ERROR(Run(round));
   }
-  while (needed() > model_->max_rows()) {
-    RETURN_IF_ERROR(ExtendContext(sequence, std::min(missing(), model_->max_rows() / positions())));
-  }
-  return absl::OkStatus();
+  const int excess = std::max(own - model_->max_rows(), 0);
+  if (excess == 0) return absl::OkStatus();
+  const int rows = model_->rows_per_token();
+  return ExtendContext(sequence, (excess + rows - 1) / rows);
 }
 
 absl::Status AutoregressiveEngine::AddLevel(Expanding& one, NodeRound& round) {
@@ -244,7 +249,7 @@ absl::Status AutoregressiveEngine::AddLevel(Expanding& one, NodeRound& round) {
   const int end = model_->state_bytes() > 0 ? tree.EndOfLevel() : tree.nodes();
   const Position context = context_of(*one.frontier);
   RETURN_IF_ERROR(MakeRoom(one, end, round));
-  RETURN_IF_ERROR(model_->pages().Reserve(sequence.table, (context + end) * positions()));
+  RETURN_IF_ERROR(model_->pages().Reserve(sequence.table, rows_of(context, end)));
   round.Add(one, context, end, trace_.context_tokens);
   return absl::OkStatus();
 }
@@ -308,7 +313,7 @@ absl::StatusOr<std::vector<Draft>> AutoregressiveEngine::Expand(
     absl::Span<const Frontier> frontiers) {
   trace_ = {};
   trace_.drafts = static_cast<int>(frontiers.size());
-  patience_ = feature_timeout_;
+  features_.BeginCall(feature_timeout_);
   StopWatch watch;
   model_->WakeUp();
   std::vector<Draft> drafts(frontiers.size());
@@ -321,6 +326,7 @@ absl::StatusOr<std::vector<Draft>> AutoregressiveEngine::Expand(
     if (!sequence.ok()) continue;
     drafts[i].marginals.resize(frontiers[i].paths.size());
     Expanding one = {&frontiers[i], *sequence, &drafts[i]};
+    one.root_only = !model_->expands_nodes();
     const absl::StatusOr<bool> prepared = Prepare(one);
     if (!prepared.ok()) Fail(prepared.status(), one);
     if (prepared.ok() && *prepared) open.push_back(std::move(one));

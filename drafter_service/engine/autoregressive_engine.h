@@ -2,7 +2,8 @@
 // runs a forward over the new nodes of all sequences. The keys and values of the nodes stay in the
 // cache until the next cycle begins; then the tokens that were committed are computed again as
 // context, together with the new root. A drafter whose nodes read states of their parents needs a
-// forward for each level of the new nodes.
+// forward for each level of the new nodes. Drafters that expand only the root run here, too:
+// P-EAGLE, and Medusa, which has no cache.
 #ifndef BASTION_DRAFTER_SERVICE_ENGINE_AUTOREGRESSIVE_ENGINE_H_
 #define BASTION_DRAFTER_SERVICE_ENGINE_AUTOREGRESSIVE_ENGINE_H_
 

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/engine_progress.h"
 #include "common/base/status.h"
 #include "drafter_service/engine/draft_ahead.h"
 #include "drafter_service/engine/draft_sequences.h"
+#include "drafter_service/engine/patient_features.h"
 
 namespace bastion::drafter {
 namespace {
@@ -31,14 +31,13 @@ class BlockEngine final : public DrafterEngine {
   bool has_piece() const override { return sequences_.has_piece(); }
   FeatureRange NextPiece() override;
   absl::StatusOr<Features> ReadPiece(const FeatureRange& piece) override {
-    return features_->Read(piece, options_.feature_timeout);
+    return features_.source().Read(piece, options_.feature_timeout);
   }
   bool AppendPiece(const FeatureRange& piece, absl::StatusOr<Features> features) override;
   const DraftTrace& last_trace() const override { return trace_; }
   int live_sequences() const override { return sequences_.size(); }
 
  private:
-  [[nodiscard]] absl::Status Check(const Frontier& frontier) const;
   // Checks a frontier of a call, and finds or opens its sequence. `seen` has the sessions so far.
   [[nodiscard]] absl::StatusOr<DraftSequence*> Begin(const Frontier& frontier,
                                                      absl::flat_hash_set<uint64_t>& seen);
@@ -54,13 +53,12 @@ class BlockEngine final : public DrafterEngine {
   void Warn(const absl::Status& error, DraftSequence& sequence) const;
 
   DrafterOptions options_;
-  FeatureSource* features_;
+  PatientFeatures features_;
   std::unique_ptr<DraftModel> model_;
   DraftSequences sequences_;
   DrafterInfo info_;
   DraftAhead ahead_;
   DraftTrace trace_;
-  absl::Duration patience_;  // How long the current call may still wait for features.
 };
 
 BlockEngine::BlockEngine(const DrafterOptions& options, FeatureSource* features,
@@ -127,13 +125,8 @@ void BlockEngine::Warn(const absl::Status& error, DraftSequence& sequence) const
 }
 
 absl::Status BlockEngine::AppendRange(const FeatureRange& range, DraftSequence& sequence) {
-  StopWatch watch;
-  absl::StatusOr<Features> features = features_->Read(range, patience_);
-  const absl::Duration waited = watch.Lap();
-  patience_ = std::max(patience_ - waited, absl::ZeroDuration());
-  trace_.features += waited;
-  RETURN_IF_ERROR(features.status());
-  return Append(*std::move(features), sequence);
+  ASSIGN_OR_RETURN(Features features, features_.Read(range, trace_));
+  return Append(std::move(features), sequence);
 }
 
 absl::Status BlockEngine::Append(Features features, DraftSequence& sequence) {
@@ -149,18 +142,9 @@ absl::Status BlockEngine::Append(Features features, DraftSequence& sequence) {
   return absl::OkStatus();
 }
 
-absl::Status BlockEngine::Check(const Frontier& frontier) const {
-  if (frontier.root >= 0 && frontier.root < info_.vocabulary && frontier.candidates > 0) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("frontier: root ", frontier.root, " must be in [0, ", info_.vocabulary,
-                   "), and the number of candidates, ", frontier.candidates, ", must be positive"));
-}
-
 absl::StatusOr<DraftSequence*> BlockEngine::Begin(const Frontier& frontier,
                                                   absl::flat_hash_set<uint64_t>& seen) {
-  RETURN_IF_ERROR(Check(frontier));
+  RETURN_IF_ERROR(CheckTokens(frontier, info_.vocabulary));
   RETURN_IF_ERROR(CheckOccursOnce(frontier, seen));
   return sequences_.FindOrOpen(frontier.sequence);
 }
@@ -168,7 +152,7 @@ absl::StatusOr<DraftSequence*> BlockEngine::Begin(const Frontier& frontier,
 absl::StatusOr<std::vector<Draft>> BlockEngine::Expand(absl::Span<const Frontier> frontiers) {
   trace_ = {};
   trace_.drafts = static_cast<int>(frontiers.size());
-  patience_ = options_.feature_timeout;
+  features_.BeginCall(options_.feature_timeout);
   ASSIGN_OR_RETURN(std::vector<Draft> drafts, MakeDrafts(frontiers));
   ahead_.PredictNext(frontiers);
   // It may be long until a sequence without a draft has features. The others do not wait for it.
@@ -183,7 +167,7 @@ void BlockEngine::FeaturesArrived(SequenceId sequence, Position committed, Token
   if (predicted.empty()) return;
   // All features have arrived. If some are missing nevertheless, this thread may have to receive
   // them.
-  patience_ = absl::ZeroDuration();
+  features_.BeginCall(absl::ZeroDuration());
   absl::StatusOr<std::vector<Draft>> drafts = MakeDrafts(predicted);
   // An error is dropped here: it will occur again, and be reported, when the draft is requested.
   if (drafts.ok()) ahead_.Keep(predicted, *std::move(drafts));

@@ -57,7 +57,7 @@ class DraftSequences {
     bool defer_catch_up = false;  // False: no sequence is ever behind.
     // NodeModel::first_token(): the first token of the context. Its rows depend on earlier tokens.
     int first_token = 0;
-    int rows_per_token = 1;
+    int rows_per_token = 1;  // NodeModel::rows_per_token().
   };
   // `pages` must outlive this object.
   DraftSequences(nn::PagePool* pages, const Options& options)
@@ -105,7 +105,8 @@ class DraftSequences {
   // The tokens of the context's rows, as far as they are known, for at most `limit` tokens.
   [[nodiscard]] std::vector<TokenId> RowTokens(const DraftSequence& sequence, size_t limit) const;
   [[nodiscard]] bool reuses_prefixes() const {
-    return options_.reuse_prefixes && kernels::kPageTokens % options_.rows_per_token == 0;
+    const int rows = options_.rows_per_token;
+    return options_.reuse_prefixes && rows > 0 && kernels::kPageTokens % rows == 0;
   }
   // Frees all context of the sequence.
   void GiveBackPages(DraftSequence& sequence);

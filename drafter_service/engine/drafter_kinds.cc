@@ -5,6 +5,7 @@
 #include "drafter_service/draft/autoregressive.h"
 #include "drafter_service/draft/dflash.h"
 #include "drafter_service/draft/eagle.h"
+#include "drafter_service/draft/medusa.h"
 #include "drafter_service/draft/specblock.h"
 #include "drafter_service/engine/autoregressive_engine.h"
 #include "drafter_service/engine/block_engine.h"
@@ -39,7 +40,9 @@ absl::StatusOr<std::unique_ptr<DrafterEngine>> MakeAutoregressive(const DrafterO
 constexpr DrafterKind kKinds[] = {
     {hub::ModelKind::kDflash, MakeBlock<DflashModel>, CheckDflash},
     {hub::ModelKind::kEagle, MakeAutoregressive<EagleModel>, CheckEagle},
+    {hub::ModelKind::kParallelEagle, MakeAutoregressive<EagleModel>, CheckEagle},
     {hub::ModelKind::kSpecBlock, MakeAutoregressive<SpecBlockModel>, CheckSpecBlock},
+    {hub::ModelKind::kMedusa, MakeAutoregressive<MedusaModel>, CheckMedusa},
     {hub::ModelKind::kTarget, MakeAutoregressive<AutoregressiveModel>, CheckAutoregressive},
 };
 

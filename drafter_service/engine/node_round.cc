@@ -10,7 +10,9 @@ namespace bastion::drafter {
 
 void Expanding::ResolvePaths() {
   for (size_t p = 0; p < nodes.size(); ++p) {
-    if (!nodes[p].has_value()) nodes[p] = sequence->tree.Add(frontier->paths[p]);
+    const std::vector<TokenId>& path = frontier->paths[p];
+    if (nodes[p].has_value() || (root_only && !path.empty())) continue;
+    nodes[p] = sequence->tree.Add(path);
   }
 }
 
@@ -18,13 +20,28 @@ void AddContext(const NodeModel& model, const DraftSequence& sequence, Position 
                 nn::RowBatch& batch) {
   std::vector<TokenId> tokens;
   for (Position i = sequence.context; i < end; ++i) {
-    tokens.insert(tokens.end(), model.positions(), sequence.tokens[i + model.first_token()]);
+    tokens.insert(tokens.end(), model.rows_per_token(), sequence.tokens[i + model.first_token()]);
   }
   batch.AddRun({.table = &sequence.table,
-                .cached = sequence.context * model.positions(),
+                .cached = sequence.context * model.rows_per_token(),
                 .position = sequence.context,
-                .rows_per_token = model.positions()},
+                .rows_per_token = model.rows_per_token()},
                tokens);
+}
+
+void NodeRound::AddFeatures(const DraftSequence& sequence, Position context) {
+  const int rows = model_->rows_per_token(), missing = context - sequence.context;
+  if (missing > 0) rows_.features.push_back({sequence.held.Rows(sequence.context, missing), rows});
+  rows_.features.push_back({sequence.held.Rows(context, 1), positions()});
+}
+
+std::vector<TokenId> NodeRound::TokensOf(const DraftedTree& tree, int end) const {
+  std::vector<TokenId> tokens = tree.NewTokens(end);
+  const std::optional<TokenId> mask = model_->mask_token();
+  for (size_t row = 0; mask.has_value() && row < tokens.size(); ++row) {
+    if (row % positions() > 0) tokens[row] = *mask;
+  }
+  return tokens;
 }
 
 void NodeRound::Add(Expanding& one, Position context, int end, int& context_tokens) {
@@ -35,8 +52,8 @@ void NodeRound::Add(Expanding& one, Position context, int end, int& context_toke
     AddContext(*model_, sequence, context, rows_.batch);
   }
   if (!model_->feature_layers().empty() && tree.cached() == 0) {
-    ++context_tokens;  // The root's rows stay in the cache.
-    rows_.features.push_back(sequence.held.Rows(sequence.context, context + 1 - sequence.context));
+    if (model_->rows_per_token() > 0) ++context_tokens;  // The root stays in the cache.
+    AddFeatures(sequence, context);
   }
   for (int node = tree.cached(); node < end && tree.cached() > 0; ++node) {
     rows_.states.append(sequence.states, tree.predictor(node) * model_->state_bytes(),
@@ -44,10 +61,10 @@ void NodeRound::Add(Expanding& one, Position context, int end, int& context_toke
   }
   const Level level = levels_.emplace_back(Level{&one, end, rows_.batch.rows()});
   rows_.batch.AddTree({.table = &sequence.table,
-                       .cached = context * positions(),
+                       .cached = context * model_->rows_per_token(),
                        .earlier = tree.cached() * positions(),
                        .position = context},
-                      tree.NewTokens(end), tree.NewPlaces(end, model_->depth_rotates()),
+                      TokensOf(tree, end), tree.NewPlaces(end, model_->depth_rotates()),
                       tree.NewAncestors(end));
   for (int node = tree.cached(); node < end; ++node) {
     // A path may depend on the spine of any node.

@@ -18,8 +18,10 @@ struct Expanding {
   const Frontier* frontier;
   DraftSequence* sequence;
   Draft* draft;
-  // The node of each path. Nullopt: it depends on what a node will predict.
+  // The node of each path. Nullopt: it depends on what a node will predict, or the model expands
+  // only the root.
   std::vector<std::optional<int>> nodes = {};
+  bool root_only = false;
 
   // Finds or adds the nodes of paths, as far as they do not depend on predictions.
   void ResolvePaths();
@@ -60,6 +62,10 @@ class NodeRound {
   };
 
   [[nodiscard]] int positions() const { return model_->positions(); }  // P
+  // Adds the features of the context up to token `context` that lacks rows, and those of the root.
+  void AddFeatures(const DraftSequence& sequence, Position context);
+  // The tokens of the tree's new rows before `end`.
+  [[nodiscard]] std::vector<TokenId> TokensOf(const DraftedTree& tree, int end) const;
   // Adds the rows of `node` to those with marginals.
   void Want(const Level& level, int node);
   void Deliver(const Wanted& wanted, const Marginals& marginals) const;

@@ -173,11 +173,14 @@ StagesKind WithStates(StagesKind kind) {
 
 std::vector<StagesKind> KindsUnderTest() {
   const std::string pair = "gqa2_untied_draft2", eagle = "eagle3_specforge",
-                    specblock = "specblock_shift";
+                    specblock = "specblock_shift", peagle = "peagle_speculators",
+                    medusa = "medusa_target_head", second = "dflash2_window";
   using wire::CarrierChoice;
   std::vector<StagesKind> kinds = {
       KindOn<InProcess>("InProcess", pair),
       KindOn<InProcess>("InProcessSlidingWindow", "sliding_window"),
+      KindOn<InProcess>("Dflash2InProcess", second),
+      KindOn<OverTheWire<CarrierChoice::kAuto>>("Dflash2OverSharedMemory", second),
       TokensOnly(KindOn<AutoregressiveInProcess>("AutoregressiveInProcess", pair)),
       TokensOnly(KindOn<AutoregressiveInProcess>("AutoregressiveSlidingWindow", "sliding_window")),
       TokensOnly(
@@ -187,6 +190,10 @@ std::vector<StagesKind> KindsUnderTest() {
       WithStates(KindOn<OverTheWire<CarrierChoice::kInline>>("EagleOverGrpc", eagle)),
       WithStates(KindOn<InProcess>("SpecBlockInProcess", specblock)),
       WithStates(KindOn<OverTheWire<CarrierChoice::kAuto>>("SpecBlockOverSharedMemory", specblock)),
+      KindOn<InProcess>("ParallelEagleInProcess", peagle),
+      KindOn<OverTheWire<CarrierChoice::kInline>>("ParallelEagleOverGrpc", peagle),
+      KindOn<InProcess>("MedusaInProcess", medusa),
+      KindOn<OverTheWire<CarrierChoice::kAuto>>("MedusaOverSharedMemory", medusa),
       KindOn<OverTheWire<CarrierChoice::kInline>>("OverGrpc", pair),
       KindOn<OverTheWire<CarrierChoice::kAuto>>("OverSharedMemory", pair)};
   if (kernels::cuda::OpenDevice(0).ok()) {

@@ -1,6 +1,7 @@
-// Drafters whose nodes read features and states: EAGLE-3 and SpecBlock, on tiny random pairs. Every
-// policy must give the text of plain decoding, at any temperature and in any batch, also if
-// sequences share prefixes and if the drafter forgets a sequence.
+// Drafters that read features and keep states or none: DFlash 2, EAGLE-3, SpecBlock, P-EAGLE and
+// Medusa, on tiny random pairs. Every policy must give the text of plain decoding, at any
+// temperature and in any batch, also if sequences share prefixes and if the drafter forgets a
+// sequence.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -135,7 +136,9 @@ TEST_P(StatefulDraftersTest, ADrafterThatForgetsSequencesChangesNoText) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Goldens, StatefulDraftersTest,
-                         ::testing::Values("eagle3_specforge", "specblock_shift"),
+                         ::testing::Values("eagle3_specforge", "specblock_shift",
+                                           "peagle_speculators", "medusa_shared_blocks",
+                                           "dflash2_window"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

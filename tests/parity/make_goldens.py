@@ -2,9 +2,8 @@
 """Writes the parity goldens: tiny random checkpoints, and their outputs in fp32.
 
 Qwen3 targets run in `transformers`' Qwen3ForCausalLM, targets of other families in its class for them
-(family_goldens.py). EAGLE-3 drafters are in eagle_goldens.py, SpecBlock drafters in specblock_goldens.py. The DFlash
-drafter is implemented below, from the paper (arXiv 2602.06036) and the checkpoint format. It caches nothing: every
-result is one full forward.
+(family_goldens.py). The other *_goldens.py have one kind of drafter each. The DFlash drafter is implemented below, from
+the paper (arXiv 2602.06036) and the checkpoint format. It caches nothing: every result is one full forward.
 
     pip install torch==2.11.0 transformers==5.23.0 safetensors==0.8.0
     python tests/parity/make_goldens.py            # rewrites tests/parity/goldens/
@@ -19,20 +18,26 @@ tokens, V vocabulary, F feature width, N tree nodes without the root, γ = block
     bonus_i [1], marginal_logits_i [γ, V]           the bonus token of draft i and the drafter's logits
 """
 
+import itertools
 import json
 import math
 import shutil
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 from transformers import Qwen3ForCausalLM
 
+import dflash2_goldens
 import eagle_goldens
 import family_goldens
+import medusa_goldens
+import parallel_goldens
 import specblock_goldens
 
 GOLDENS = Path(__file__).resolve().parent / "goldens"
@@ -371,20 +376,21 @@ def main() -> None:
         golden.update(family_goldens.touched_experts(model, golden["tokens"]))
         save_golden(golden, GOLDENS / name)
         print(f"{name}: layer ids {list(ids)}, std of logits {golden['logits'].std().item():.2f}")
-    for name, model, drafter in eagle_goldens.make_all(GOLDENS, only):
-        ids = drafter.case.layer_ids
-        golden = target_golden(model, list(ids), eagle_goldens.TOKENS, eagle_goldens.NODES)
+    with_features = eagle_goldens, specblock_goldens, parallel_goldens, dflash2_goldens
+    drafters: Iterator[tuple[str, torch.nn.Module, Any]] = itertools.chain(
+        *(module.make_all(GOLDENS, only) for module in with_features)
+    )
+    for name, model, drafter in drafters:
+        golden = target_golden(model, list(drafter.case.layer_ids), eagle_goldens.TOKENS, eagle_goldens.NODES)
         golden.update(drafter.golden(golden["tokens"], golden["features"]))
         save_golden(golden, GOLDENS / name)
-        spread = golden["logits"].std().item(), golden["draft_logits_2"].std().item()
-        print(f"{name}: layer ids {list(ids)}, std of logits {spread[0]:.2f}, of draft logits {spread[1]:.2f}")
-    for name, model, block_drafter in specblock_goldens.make_all(GOLDENS, only):
-        ids = block_drafter.case.layer_ids
-        golden = target_golden(model, list(ids), eagle_goldens.TOKENS, eagle_goldens.NODES)
-        golden.update(block_drafter.golden(golden["tokens"], golden["features"]))
+        print(f"{name}: layer ids {list(drafter.case.layer_ids)}, std of logits {golden['logits'].std().item():.2f}")
+    for name, heads in medusa_goldens.make_all(GOLDENS, only):
+        golden = heads.golden()
+        tree, parents = random_tree(eagle_goldens.VOCABULARY, eagle_goldens.NODES)
+        golden["tree_logits"] = tree_logits(heads.target, golden["tokens"], tree, parents)
+        golden |= {"tree_tokens": torch.tensor(tree), "tree_parents": torch.tensor(parents)}
         save_golden(golden, GOLDENS / name)
-        spread = golden["logits"].std().item(), golden["start_logits_2"].std().item()
-        print(f"{name}: layer ids {list(ids)}, std of logits {spread[0]:.2f}, of draft logits {spread[1]:.2f}")
     size = sum(f.stat().st_size for f in GOLDENS.rglob("*") if f.is_file())
     print(f"{size / 1e6:.2f} MB in {GOLDENS.name}/")
     assert size < 7e6

@@ -137,9 +137,10 @@ TEST_P(SpecBlockParityTest, RankLogitsMatchTheReference) {
   for (int k = 0; k < positions; ++k) wanted.push_back((nodes - 1) * positions + k);
   rows.batch.AddRun({.table = &table, .position = 0, .rows_per_token = positions}, tokens);
   const std::vector<float> features = golden_.Floats("features");
-  Features& read = rows.features.emplace_back();
+  Features read;
   read.width = static_cast<int>(features.size() / tokens_.size());
   read.bytes.assign(reinterpret_cast<const char*>(features.data()), nodes * read.row_bytes());
+  rows.features.push_back({std::move(read), positions});
   const std::vector<kernels::ChoiceRule> rules(wanted.size());
   ASSERT_TRUE((*model)->Predict(rows, wanted, rules, /*candidates=*/1).ok());
   const std::vector<float>& actual = (*model)->rank_logits();

@@ -153,9 +153,9 @@ TEST_F(EagleConfigTest, ReadsADrafterOfSafeAiLab) {
   EXPECT_EQ(config->names.head, "lm_head");
   EXPECT_EQ(config->names.query_norm, "self_attn.q_norm");
   const EagleConfig& eagle = config->drafter.eagle;
-  EXPECT_EQ(eagle.draft_vocabulary, 32000);
-  EXPECT_EQ(eagle.target_hidden, 4096);
-  EXPECT_THAT(eagle.target_layers, IsEmpty());
+  EXPECT_EQ(config->drafter.head.vocabulary, 32000);
+  EXPECT_EQ(config->drafter.head.target_hidden, 4096);
+  EXPECT_THAT(config->drafter.head.target_layers, IsEmpty());
   EXPECT_FALSE(eagle.norm_before_residual || eagle.norm_output);
 }
 
@@ -179,7 +179,7 @@ TEST_F(EagleConfigTest, ReadsADrafterOfSpecForge) {
   EXPECT_EQ(config->dims.head_dim, 128);
   EXPECT_EQ(config->blocks.rope.theta, 1e6);
   EXPECT_THAT(config->sliding_windows, ElementsAre(0));
-  EXPECT_THAT(config->drafter.eagle.target_layers, ElementsAre(1, 46, 90));
+  EXPECT_THAT(config->drafter.head.target_layers, ElementsAre(1, 46, 90));
   EXPECT_FALSE(config->drafter.eagle.norm_output) << "the field only says that a norm precedes "
                                                      "the head";
   ExpectRefused(SpecForge(), "norm_output", false, kUnknownEagle, "'norm_output' is false");
@@ -203,9 +203,9 @@ TEST_F(EagleConfigTest, ReadsADrafterOfSpeculators) {
   EXPECT_EQ(config->dtype, DType::kBF16) << "the field beside the object";
   EXPECT_THAT(config->special.eos, ElementsAre(151645));
   const EagleConfig& eagle = config->drafter.eagle;
-  EXPECT_EQ(eagle.draft_vocabulary, 32000);
-  EXPECT_EQ(eagle.target_hidden, 4096);
-  EXPECT_THAT(eagle.target_layers, ElementsAre(1, 17, 32));
+  EXPECT_EQ(config->drafter.head.vocabulary, 32000);
+  EXPECT_EQ(config->drafter.head.target_hidden, 4096);
+  EXPECT_THAT(config->drafter.head.target_layers, ElementsAre(1, 17, 32));
   EXPECT_TRUE(eagle.norm_before_residual);
   EXPECT_TRUE(eagle.norm_output);
   EXPECT_TRUE(ReadWith(Speculators(), "architectures", {"Eagle3Speculator"}).ok());
@@ -220,8 +220,8 @@ TEST_F(EagleConfigTest, SpeculatorsHaveDefaults) {
   config["transformer_layer_config"]["torch_dtype"] = "float16";
   const auto read = Read(config);
   ASSERT_TRUE(read.ok()) << read.status();
-  EXPECT_EQ(read->drafter.eagle.draft_vocabulary, 151936);
-  EXPECT_THAT(read->drafter.eagle.target_layers, IsEmpty());
+  EXPECT_EQ(read->drafter.head.vocabulary, 151936);
+  EXPECT_THAT(read->drafter.head.target_layers, IsEmpty());
   EXPECT_FALSE(read->drafter.eagle.norm_before_residual || read->drafter.eagle.norm_output);
   EXPECT_EQ(read->dtype, DType::kF16);
 }
@@ -247,7 +247,7 @@ TEST_F(EagleConfigTest, TheDraftVocabularyMayBeTheWholeVocabulary) {
   for (const json& all : {json(), json(151936)}) {
     const auto config = ReadWith(SpecForge(), "draft_vocab_size", all);
     ASSERT_TRUE(config.ok()) << config.status();
-    EXPECT_EQ(config->drafter.eagle.draft_vocabulary, 151936);
+    EXPECT_EQ(config->drafter.head.vocabulary, 151936);
   }
   ExpectRefused(SpecForge(), "draft_vocab_size", 151937, kInvalidEagle,
                 "is 151937, which is more than the vocabulary of 151936");
@@ -255,7 +255,7 @@ TEST_F(EagleConfigTest, TheDraftVocabularyMayBeTheWholeVocabulary) {
 }
 
 TEST_F(EagleConfigTest, TheTargetMayHaveAnotherWidth) {
-  EXPECT_EQ(ReadWith(SpecForge(), "target_hidden_size", 7168)->drafter.eagle.target_hidden, 7168);
+  EXPECT_EQ(ReadWith(SpecForge(), "target_hidden_size", 7168)->drafter.head.target_hidden, 7168);
   ExpectRefused(SpecForge(), "target_hidden_size", -1, kInvalidEagle, "it must be positive");
 }
 
@@ -263,12 +263,12 @@ TEST_F(EagleConfigTest, TheTargetMayHaveAnotherWidth) {
 TEST_F(EagleConfigTest, LayersMayBeListedInTwoPlacesAndTwoWays) {
   constexpr const char* kList = "eagle_aux_hidden_state_layer_ids";
   json config = AngelSlim();
-  EXPECT_THAT(ReadWith(config, kList, {2, 14, 25})->drafter.eagle.target_layers,
+  EXPECT_THAT(ReadWith(config, kList, {2, 14, 25})->drafter.head.target_layers,
               ElementsAre(1, 13, 24));
-  EXPECT_THAT(ReadWith(config, kList, {1, 13, 24})->drafter.eagle.target_layers,
+  EXPECT_THAT(ReadWith(config, kList, {1, 13, 24})->drafter.head.target_layers,
               ElementsAre(1, 13, 24));
   config["eagle_config"] = {{kList, {24, 30, 36}}};
-  EXPECT_THAT(Read(config)->drafter.eagle.target_layers, ElementsAre(23, 29, 35));
+  EXPECT_THAT(Read(config)->drafter.head.target_layers, ElementsAre(23, 29, 35));
   EXPECT_TRUE(ReadWith(config, kList, {24, 30, 36}).ok());
   ExpectRefused(config, kList, {2, 30, 36}, kInvalidEagle, "differs from that in 'eagle_config'");
   ExpectRefused(AngelSlim(), kList, {0, 13, 24}, kInvalidEagle, "lists 0; it must list numbers");
@@ -307,7 +307,8 @@ TEST_F(EagleConfigTest, RefusesWhatItDoesNotImplement) {
   ExpectRefused(SpecForge(), "hidden_act", "gelu", kUnknownEagle, "'hidden_act' is \"gelu\"");
   ExpectRefused(SpecForge(), "mask_hidden", 3, kUnknownEagle, "do not know the field");
   ExpectRefused(SpecForge(), "architectures", {"Eagle3Qwen4"}, kInvalidEagle,
-                "DFlashDraftModel, LlamaForCausalLMEagle3, Eagle3LlamaForCausalLM, "
+                "DFlashDraftModel, DFlash2DraftModel, DFlash2Speculator, "
+                "LlamaForCausalLMEagle3, Eagle3LlamaForCausalLM, "
                 "Eagle3Speculator, Eagle3DraftModel");
 }
 
@@ -326,7 +327,7 @@ TEST(EagleGoldensTest, ListTheLayersOfTheirFeatures) {
     const auto target = ReadTargetConfig(testing::GoldenFolder(name) + "/target");
     const auto drafter = ReadModelConfig(testing::GoldenFolder(name) + "/drafter");
     ASSERT_TRUE(target.ok() && drafter.ok()) << target.status() << drafter.status();
-    std::vector<int> layers = drafter->drafter.eagle.target_layers;
+    std::vector<int> layers = drafter->drafter.head.target_layers;
     if (layers.empty()) layers = DefaultEagleLayers(target->dims.layers);
     EXPECT_EQ(layers, testing::GoldenFeatureLayers(name)) << name;
   }

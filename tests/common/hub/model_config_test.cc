@@ -160,7 +160,7 @@ TEST_F(ModelConfigTest, NewerDraftersHaveTheirBlockSizeInDflashConfig) {
   EXPECT_EQ(read->drafter.dflash.block_size, 12);
 }
 
-// A drafter of version 2 has fields that this engine would have to obey.
+// Fields of version 2, which would have to be obeyed.
 TEST_F(ModelConfigTest, RefusesUnknownFieldsOfDrafters) {
   const auto unimplemented = absl::StatusCode::kUnimplemented;
   ExpectRefused(Drafter(), "dflash_config", {{"mask_token_id", 5}, {"selector_rank", 8}},
@@ -245,10 +245,10 @@ TEST_F(ModelConfigTest, RefusesUnknownArchitectures) {
   ExpectRefused(Target(), "architectures", {"GPT2LMHeadModel"},
                 "names 'GPT2LMHeadModel'; it must be Qwen3ForCausalLM, Qwen3MoeForCausalLM, "
                 "Qwen2ForCausalLM, LlamaForCausalLM, MistralForCausalLM, SmolLM3ForCausalLM, "
-                "GPTNeoXForCausalLM (targets) or DFlashDraftModel, LlamaForCausalLMEagle3, "
-                "Eagle3LlamaForCausalLM, Eagle3Speculator, Eagle3DraftModel, "
+                "GPTNeoXForCausalLM (targets) or DFlashDraftModel, DFlash2DraftModel, "
+                "DFlash2Speculator, LlamaForCausalLMEagle3, Eagle3LlamaForCausalLM, "
+                "Eagle3Speculator, Eagle3DraftModel, PEagleSpeculator, PEagleDraftModel, "
                 "LlamaForCausalLMSpecBlock, LlamaForCausalLMSpecBlockShift (drafters)");
-  ExpectRefused(Drafter(), "architectures", {"DFlash2DraftModel"}, "names 'DFlash2DraftModel'");
   for (const json& none : {json(), json::array(), json("Qwen3ForCausalLM"), json::array({3})}) {
     ExpectRefused(Target(), "architectures", none, "'architectures' must be a list");
   }

@@ -105,9 +105,9 @@ TEST_F(SpecBlockConfigTest, ReadsTheDrafterForLlama) {
   EXPECT_THAT(config->sliding_windows, ElementsAre(0, 0));
   const SpecBlockConfig& specblock = config->drafter.specblock;
   EXPECT_EQ(specblock.positions, 4);
-  EXPECT_EQ(specblock.draft_vocabulary, 32000);
-  EXPECT_EQ(specblock.target_hidden, 4096);
-  EXPECT_THAT(specblock.target_layers, IsEmpty());
+  EXPECT_EQ(config->drafter.head.vocabulary, 32000);
+  EXPECT_EQ(config->drafter.head.target_hidden, 4096);
+  EXPECT_THAT(config->drafter.head.target_layers, IsEmpty());
   EXPECT_EQ(specblock.rank_classes, 4);
   EXPECT_FALSE(specblock.path_positions);
 }
@@ -126,7 +126,7 @@ TEST_F(SpecBlockConfigTest, ReadsOtherNumbersOfLayersAndWidths) {
   EXPECT_EQ(ReadWith("num_hidden_layers", 1)->dims.layers, 1);
   EXPECT_EQ(ReadWith("num_hidden_layers", 3)->dims.layers, 3);
   EXPECT_EQ(ReadWith("head_dim", 64)->dims.head_dim, 64);
-  EXPECT_EQ(ReadWith("target_hidden_size", 7168)->drafter.specblock.target_hidden, 7168);
+  EXPECT_EQ(ReadWith("target_hidden_size", 7168)->drafter.head.target_hidden, 7168);
   EXPECT_FALSE(ReadWith("tie_word_embeddings", true)->tie_word_embeddings)
       << "the drafter has a head of its own";
 }
@@ -158,14 +158,14 @@ TEST_F(SpecBlockConfigTest, LaterBlocksCountTheirPathOnlyIfTheConfigSaysSo) {
 
 // The drafters list layers as EAGLE-3 drafters do: eagle_config_test.cc has more cases.
 TEST_F(SpecBlockConfigTest, LayersAreListedAsForEagle) {
-  EXPECT_THAT(ReadWith(kLayerList, {2, 18, 33})->drafter.specblock.target_layers,
+  EXPECT_THAT(ReadWith(kLayerList, {2, 18, 33})->drafter.head.target_layers,
               ElementsAre(1, 17, 32));
-  EXPECT_THAT(ReadWith(kLayerList, {1, 17, 32})->drafter.specblock.target_layers,
+  EXPECT_THAT(ReadWith(kLayerList, {1, 17, 32})->drafter.head.target_layers,
               ElementsAre(1, 17, 32));
-  EXPECT_THAT(ReadWith("eagle_config", {{kLayerList, {3, 5, 6}}})->drafter.specblock.target_layers,
+  EXPECT_THAT(ReadWith("eagle_config", {{kLayerList, {3, 5, 6}}})->drafter.head.target_layers,
               ElementsAre(2, 4, 5));
   ExpectRefused(kLayerList, {0, 13, 24}, kInvalidBlock, "lists 0; it must list numbers");
-  EXPECT_EQ(ReadWith("draft_vocab_size", nullptr)->drafter.specblock.draft_vocabulary, 151936);
+  EXPECT_EQ(ReadWith("draft_vocab_size", nullptr)->drafter.head.vocabulary, 151936);
   ExpectRefused("draft_vocab_size", 151937, kInvalidBlock, "which is more than the vocabulary");
 }
 
@@ -196,7 +196,7 @@ TEST(SpecBlockGoldensTest, ListTheLayersOfTheirFeatures) {
     const auto target = ReadTargetConfig(testing::GoldenFolder(name) + "/target");
     const auto drafter = ReadModelConfig(testing::GoldenFolder(name) + "/drafter");
     ASSERT_TRUE(target.ok() && drafter.ok()) << target.status() << drafter.status();
-    std::vector<int> layers = drafter->drafter.specblock.target_layers;
+    std::vector<int> layers = drafter->drafter.head.target_layers;
     if (layers.empty()) layers = DefaultEagleLayers(target->dims.layers);
     EXPECT_EQ(layers, testing::GoldenFeatureLayers(name)) << name;
   }

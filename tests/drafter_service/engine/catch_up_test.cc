@@ -52,10 +52,11 @@ std::string ReadText(const std::string& path) {
   return text.str();
 }
 
-enum class Kind { kBlock, kAutoregressive, kEagle, kSpecBlock };
+enum class Kind { kBlock, kAutoregressive, kEagle, kSpecBlock, kParallelEagle };
 
 std::string NameOf(const ::testing::TestParamInfo<Kind>& info) {
-  constexpr const char* kNames[] = {"Block", "Autoregressive", "Eagle", "SpecBlock"};
+  constexpr const char* kNames[] = {"Block", "Autoregressive", "Eagle", "SpecBlock",
+                                    "ParallelEagle"};
   return kNames[static_cast<int>(info.param)];
 }
 
@@ -69,6 +70,8 @@ std::string PairOf(Kind kind) {
       return "eagle3_specforge";
     case Kind::kSpecBlock:
       return "specblock_shift";
+    case Kind::kParallelEagle:
+      return "peagle_speculators";
   }
   return "";
 }
@@ -254,7 +257,7 @@ TEST_P(CatchUpTest, ANegativeNumberOfTokensIsRefused) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, CatchUpTest,
                          ::testing::Values(Kind::kBlock, Kind::kAutoregressive, Kind::kEagle,
-                                           Kind::kSpecBlock),
+                                           Kind::kSpecBlock, Kind::kParallelEagle),
                          NameOf);
 
 using FeatureCatchUpTest = CatchUpTest;
@@ -300,7 +303,9 @@ TEST_P(FeatureCatchUpTest, ReadsAPieceAgainIfItsRowsWereOverwritten) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, FeatureCatchUpTest,
-                         ::testing::Values(Kind::kBlock, Kind::kEagle, Kind::kSpecBlock), NameOf);
+                         ::testing::Values(Kind::kBlock, Kind::kEagle, Kind::kSpecBlock,
+                                           Kind::kParallelEagle),
+                         NameOf);
 
 using BlockCatchUpTest = CatchUpTest;
 
@@ -355,7 +360,8 @@ TEST_P(AutoregressiveTokensTest, TokensThatAreMissingAreAskedForWithAnError) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, AutoregressiveTokensTest,
-                         ::testing::Values(Kind::kAutoregressive, Kind::kEagle, Kind::kSpecBlock),
+                         ::testing::Values(Kind::kAutoregressive, Kind::kEagle, Kind::kSpecBlock,
+                                           Kind::kParallelEagle),
                          NameOf);
 
 }  // namespace

@@ -96,6 +96,17 @@ TEST(DraftAheadTest, FewerCandidatesKeepTheBuckets) {
   EXPECT_EQ(draft.marginals.at(0).candidates, 2);
 }
 
+TEST(DraftAheadTest, FewerCandidatesKeepTheirPairScores) {
+  DraftAhead ahead;
+  ahead.PredictNext({MakeFrontier(kOne, 10, 5, 3)});
+  Draft wide = MakeDraft(3);
+  wide.marginals[0].pair_scores = {1, 2, 3, 0, 0, 0, 0, 0, 0, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+  ahead.Keep(ahead.AddArrival(kOne, 13, 7), {wide});
+  Draft draft;
+  ASSERT_TRUE(ahead.Take(MakeFrontier(kOne, 13, 7, 2), draft));
+  EXPECT_THAT(draft.marginals.at(0).pair_scores, ElementsAre(1, 2, 0, 0, 4, 5, 7, 8));
+}
+
 TEST(DraftAheadTest, PredictsTheLargestNumberOfCandidatesRequestedSoFar) {
   DraftAhead ahead;
   ahead.PredictNext({MakeFrontier(kOne, 10, 5, 6)});

@@ -81,11 +81,10 @@ class DraftVocabularyTest : public ::testing::TestWithParam<VocabularyCase> {
     const std::string pair = testing::GoldenFolder(GetParam().golden);
     std::filesystem::copy(pair + "/" + GetParam().drafter, folder_.path(),
                           std::filesystem::copy_options::recursive);
-    const auto config = hub::ReadModelConfig(pair + "/drafter");
+    const auto config = hub::ReadModelConfig(target());
     ASSERT_TRUE(config.ok()) << config.status();
     vocabulary_ = config->dims.vocabulary;
-    features_.width =
-        static_cast<int>(config->drafter.dflash.target_layer_ids.size()) * config->dims.hidden;
+    hidden_ = config->dims.hidden;
     std::vector<uint32_t> occurrences(vocabulary_);
     for (int x = 0; x < vocabulary_; ++x) occurrences[x] = 37 * x % 101;
     const std::string file = folder_.File(hub::kTransitionFileName);
@@ -101,7 +100,11 @@ class DraftVocabularyTest : public ::testing::TestWithParam<VocabularyCase> {
     options.target_folder = target();
     options.engine = {nn::FormatsFor(weights), device_.device, /*kv_tokens=*/1024};
     options.draft_vocabulary = draft_vocabulary;
-    return DrafterEngine::Create(options, &features_);
+    auto engine = DrafterEngine::Create(options, &features_);
+    if (engine.ok()) {
+      features_.width = static_cast<int>((*engine)->feature_layers().size()) * hidden_;
+    }
+    return engine;
   }
   // The candidates of the first node of a text.
   [[nodiscard]] Marginals Expand(DrafterEngine& engine, bool coupled) const {
@@ -112,7 +115,7 @@ class DraftVocabularyTest : public ::testing::TestWithParam<VocabularyCase> {
     frontier.candidates = vocabulary_;
     frontier.coupled = coupled;
     frontier.sampling = {0.7f, /*seed=*/11};
-    for (Position i = 0; i < frontier.committed; ++i) frontier.new_tokens.push_back(37 * i % 200);
+    for (Position i = 0; i < frontier.committed; ++i) frontier.new_tokens.push_back(37 * i % 150);
     const auto drafts = engine.Expand({frontier});
     EXPECT_TRUE(drafts.ok()) << drafts.status();
     EXPECT_TRUE(drafts->at(0).status.ok()) << drafts->at(0).status;
@@ -122,7 +125,7 @@ class DraftVocabularyTest : public ::testing::TestWithParam<VocabularyCase> {
   const testing::TempFolder folder_;
   nn::LocalDevice device_;
   WaveFeatures features_;
-  int vocabulary_ = 0;
+  int vocabulary_ = 0, hidden_ = 0;
 };
 
 TEST_P(DraftVocabularyTest, AllTokensChangeNothing) {
@@ -184,7 +187,10 @@ INSTANTIATE_TEST_SUITE_P(Pairs, DraftVocabularyTest,
                          ::testing::Values(VocabularyCase{"gqa2_untied_draft2", "drafter"},
                                            VocabularyCase{"gqa2_untied_draft2", "target"},
                                            VocabularyCase{"gqa1_tied_draft1", "drafter"},
-                                           VocabularyCase{"gqa1_tied_draft1", "target"}),
+                                           VocabularyCase{"gqa1_tied_draft1", "target"},
+                                           VocabularyCase{"peagle_one_layer", "drafter"},
+                                           VocabularyCase{"medusa_shared_blocks", "drafter"},
+                                           VocabularyCase{"medusa_target_head", "drafter"}),
                          [](const auto& info) {
                            return info.param.golden + "_" + info.param.drafter;
                          });
