@@ -13,6 +13,9 @@
 #include "common/telemetry/transport_metrics.h"
 #include "common/wire/private_folder.h"
 #include "drafter_service/features/remote_features.h"
+#include "drafter_service/replay/acceptance_profile.h"
+#include "drafter_service/replay/known_texts.h"
+#include "drafter_service/replay/replayed_engine.h"
 #include "drafter_service/serve/drafter_service.h"
 #include "engine/program/flags.h"
 
@@ -45,6 +48,13 @@ ABSL_FLAG(
 ABSL_FLAG(int, draft_vocabulary, 0,
           "Draft only this many tokens, the most frequent ones, with a smaller LM head. Needs the "
           "drafter's transition table (bastion-train prior). 0: all tokens.");
+ABSL_FLAG(
+    std::string, replayed_profile, "",
+    "Draft with the acceptance of this profile, to measure its speed with the forwards of the "
+    "drafter (docs/experiments.md). Needs --replayed_texts. Empty: the drafter's own drafts.");
+ABSL_FLAG(std::string, replayed_texts, "",
+          "Texts that the target generates: a file of bastion-bench --texts. With "
+          "--replayed_profile.");
 
 namespace bastion {
 namespace {
@@ -69,6 +79,24 @@ absl::StatusOr<drafter::DrafterOptions> ReadOptions(const nn::LocalDevice& local
   return options;
 }
 
+// Lets `engine` replay acceptance if the flags say so. `texts` must outlive it.
+absl::Status WrapEngine(drafter::KnownTexts& texts,
+                        std::unique_ptr<drafter::DrafterEngine>& engine) {
+  const std::string profile = absl::GetFlag(FLAGS_replayed_profile);
+  const std::string file = absl::GetFlag(FLAGS_replayed_texts);
+  if (profile.empty() != file.empty()) {
+    return absl::InvalidArgumentError(
+        "--replayed_profile and --replayed_texts need each other; set both or none");
+  }
+  if (profile.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(texts, drafter::KnownTexts::Read(file));
+  ASSIGN_OR_RETURN(drafter::AcceptanceProfile replayed, drafter::AcceptanceProfile::Read(profile));
+  LOG(WARNING) << "the drafts are not the drafter's: they have the acceptance of " << profile;
+  engine =
+      std::make_unique<drafter::ReplayedEngine>(std::move(engine), std::move(replayed), &texts);
+  return absl::OkStatus();
+}
+
 absl::Status Run(wire::StopSignals& signals) {
   ASSIGN_OR_RETURN(const nn::LocalDevice local, nn::OpenLocalDevice(nn::DeviceFlags()));
   ASSIGN_OR_RETURN(const drafter::DrafterOptions options, ReadOptions(local));
@@ -80,7 +108,9 @@ absl::Status Run(wire::StopSignals& signals) {
   const absl::Duration peer_timeout = absl::GetFlag(FLAGS_peer_timeout);
   RETURN_IF_ERROR(wire::CheckPeerTimeout(peer_timeout));
   drafter::RemoteFeatures features(verifier, carrier, security, peer_timeout);
-  ASSIGN_OR_RETURN(const auto engine, drafter::DrafterEngine::Create(options, &features));
+  drafter::KnownTexts replayed_texts;
+  ASSIGN_OR_RETURN(auto engine, drafter::DrafterEngine::Create(options, &features));
+  RETURN_IF_ERROR(WrapEngine(replayed_texts, engine));
   LOG(INFO) << "drafter " << engine->info().model << ": " << engine->info().positions
             << " positions per draft, weights in " << nn::Describe(options.engine.formats);
 
@@ -131,18 +161,18 @@ int main(int argc, char** argv) {
           "--drafter deploy/demo_model/drafter --target deploy/demo_model/target "
           "--verifier unix:///run/bastion/verifier.sock --listen unix:///run/bastion/drafter.sock",
       .required = {"drafter", "target"},
-      .groups = {
-          {"Model",
-           {"drafter DIR", "target DIR", "weights FORMAT", "dtype TYPE", "draft_vocabulary N"}},
-          {"Connections",
-           {"verifier ADDRESS", "listen ADDRESSES", "shared_memory DIR", "carrier CARRIER",
-            "peer_timeout DURATION"}},
-          bastion::wire::SecurityFlagGroup(),
-          {"Telemetry",
-           {"http_listen ADDRESS", "http_hosts NAMES", "http_max_per_address N",
-            "http_proxies NETWORKS", "http_idle_timeout DURATION", "trace_detail"}},
-          bastion::nn::DeviceFlagGroup(),
-          {"Capacity", {"kv_tokens TOKENS", "max_sequences N", "reuse_prefixes"}}}};
+      .groups = {{"Model",
+                  {"drafter DIR", "target DIR", "weights FORMAT", "dtype TYPE",
+                   "draft_vocabulary N", "replayed_profile FILE", "replayed_texts FILE"}},
+                 {"Connections",
+                  {"verifier ADDRESS", "listen ADDRESSES", "shared_memory DIR", "carrier CARRIER",
+                   "peer_timeout DURATION"}},
+                 bastion::wire::SecurityFlagGroup(),
+                 {"Telemetry",
+                  {"http_listen ADDRESS", "http_hosts NAMES", "http_max_per_address N",
+                   "http_proxies NETWORKS", "http_idle_timeout DURATION", "trace_detail"}},
+                 bastion::nn::DeviceFlagGroup(),
+                 {"Capacity", {"kv_tokens TOKENS", "max_sequences N", "reuse_prefixes"}}}};
   bastion::wire::StopSignals signals;
   return bastion::RunProgram(argc, argv, info, [&](const auto&) { return bastion::Run(signals); });
 }

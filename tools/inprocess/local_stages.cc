@@ -2,6 +2,8 @@
 
 #include "common/base/status.h"
 #include "common/prior/transition_file.h"
+#include "drafter_service/replay/acceptance_profile.h"
+#include "drafter_service/replay/replayed_engine.h"
 
 namespace bastion {
 
@@ -34,7 +36,25 @@ absl::Status LocalStages::LoadDrafter(const LocalOptions& options,
   ASSIGN_OR_RETURN(drafter_engine_,
                    drafter::DrafterEngine::Create(drafter, &verifier_engine_->features()));
   RETURN_IF_ERROR(verifier_engine_->SetFeatureLayers(drafter_engine_->feature_layers()));
+  RETURN_IF_ERROR(WrapDrafter(options));
   drafter_ = std::make_unique<LocalDrafter>(drafter_engine_.get());
+  return absl::OkStatus();
+}
+
+absl::Status LocalStages::WrapDrafter(const LocalOptions& options) {
+  if (!options.replayed_profile.empty()) {
+    ASSIGN_OR_RETURN(drafter::AcceptanceProfile profile,
+                     drafter::AcceptanceProfile::Read(options.replayed_profile));
+    known_texts_ = std::make_unique<drafter::KnownTexts>();
+    drafter_engine_ = std::make_unique<drafter::ReplayedEngine>(
+        std::move(drafter_engine_), std::move(profile), known_texts_.get());
+  }
+  if (options.records_acceptance) {
+    ASSIGN_OR_RETURN(auto recorder,
+                     drafter::AcceptanceRecorder::Create(std::move(drafter_engine_)));
+    recorder_ = recorder.get();
+    drafter_engine_ = std::move(recorder);
+  }
   return absl::OkStatus();
 }
 

@@ -12,6 +12,8 @@
 #include "common/base/status.h"
 #include "common/stages/stages.h"
 #include "drafter_service/engine/drafter_engine.h"
+#include "drafter_service/replay/acceptance_recorder.h"
+#include "drafter_service/replay/known_texts.h"
 #include "engine/program/format_names.h"
 #include "engine/program/local_device.h"
 #include "orchestrator/prior/transition_gains.h"
@@ -83,8 +85,10 @@ struct LocalOptions {
   int draft_vocabulary = 0;                      // As in DrafterOptions.
   nn::DeviceChoice device = {.device = "auto"};  // For both models.
   LocalMemory memory = {};
-  bool show_progress = false;  // Show a progress bar while loading weights.
-  std::string prior;           // Transition table or its folder. Empty: the drafter's folder.
+  bool show_progress = false;       // Show a progress bar while loading weights.
+  std::string prior;                // Transition table or its folder. Empty: the drafter's folder.
+  std::string replayed_profile;     // AcceptanceProfile for a ReplayedEngine. Empty: none.
+  bool records_acceptance = false;  // Draft through an AcceptanceRecorder.
 };
 
 // Owns both engines and the objects that they use. Members are destroyed in reverse order, so each
@@ -103,16 +107,26 @@ class LocalStages {
   // REQUIRES: there is a drafter.
   [[nodiscard]] drafter::DrafterEngine& drafter_engine() { return *drafter_engine_; }
   [[nodiscard]] const std::shared_ptr<nn::Device>& device() const { return device_.device; }
+  // The texts whose acceptance is replayed. Null: the drafts are the drafter's own.
+  [[nodiscard]] drafter::KnownTexts* known_texts() { return known_texts_.get(); }
+  // Null unless LocalOptions::records_acceptance.
+  [[nodiscard]] const drafter::AcceptanceProfile* recorded_acceptance() const {
+    return recorder_ == nullptr ? nullptr : &recorder_->profile();
+  }
 
  private:
   LocalStages() = default;
   // Loads the drafter, or an AbsentDrafter if `options` names none. REQUIRES: verifier_engine_.
   [[nodiscard]] absl::Status LoadDrafter(const LocalOptions& options,
                                          const nn::EngineOptions& engine);
+  // Replays or records acceptance if `options` say so.
+  [[nodiscard]] absl::Status WrapDrafter(const LocalOptions& options);
 
   nn::LocalDevice device_;
   std::unique_ptr<verifier::VerifierEngine> verifier_engine_;
+  std::unique_ptr<drafter::KnownTexts> known_texts_;
   std::unique_ptr<drafter::DrafterEngine> drafter_engine_;
+  drafter::AcceptanceRecorder* recorder_ = nullptr;  // drafter_engine_, or null.
   std::unique_ptr<LocalVerifier> verifier_;
   std::unique_ptr<Drafter> drafter_;
   std::unique_ptr<const TransitionGains> table_;
