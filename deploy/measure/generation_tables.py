@@ -5,7 +5,7 @@ from collections.abc import Callable
 from report import table
 
 Rows = list[dict]
-SAME_CELL = ("temperature", "concurrency", "prompt_tokens", "dataset")
+SAME_CELL = ("temperature", "concurrency", "prompt_tokens", "max_new_tokens", "dataset")
 
 
 def same_cell(one: dict, other: dict, but: str = "") -> bool:
@@ -17,7 +17,8 @@ def same_cell(one: dict, other: dict, but: str = "") -> bool:
 
 
 def generation(rows: Rows) -> str:
-    head = ["policy", "tokens/s", "speedup", "accepted", "tokens / cycle", "nodes", "TTFT ms", "TPOT ms", "peak MB", "vs ar"]
+    head = ["policy", "tokens/s", "speedup", "accepted", "of levels", "tokens / cycle", "nodes"]
+    head += ["TTFT ms", "TPOT ms", "peak MB", "vs ar"]
     base = next((row["peak_memory_bytes"] for row in rows if row["policy"] == "ar"), 0)
     lines = []
     for row in rows:
@@ -28,6 +29,7 @@ def generation(rows: Rows) -> str:
                 f"{row['stream_tokens_per_second']:.1f}",
                 f"{row['speedup']:.2f}×",
                 f"{100 * row['acceptance_rate']:.1f} %",
+                f"{100 * row['level_rate']:.1f} %",
                 f"{row['tau']:.2f}",
                 f"{row['nodes']:.1f}",
                 f"{1e3 * row['seconds']['ttft']:.2f}",
@@ -56,11 +58,16 @@ def depths(rows: Rows) -> str:
 
 def prompts(figures: Rows) -> str:
     """Empty if all cells have the same prompt length."""
+    return _cross_table(figures, "prompt_tokens", ("Tokens per second by prompt length", "tokens"), _stream_rate)
 
-    def cell(row: dict) -> str:
-        return f"{row['stream_tokens_per_second']:.1f} ({row['speedup']:.2f}×)"
 
-    return _cross_table(figures, "prompt_tokens", ("Tokens per second by prompt length", "tokens"), cell)
+def lengths(figures: Rows) -> str:
+    """Empty if all cells have the same limit of new tokens."""
+    return _cross_table(figures, "max_new_tokens", ("Tokens per second by new tokens", "tokens"), _stream_rate)
+
+
+def _stream_rate(row: dict) -> str:
+    return f"{row['stream_tokens_per_second']:.1f} ({row['speedup']:.2f}×)"
 
 
 def load(figures: Rows) -> str:

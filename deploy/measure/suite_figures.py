@@ -31,16 +31,17 @@ def _cells(runs: list[dict]) -> list["_Cell"]:
     cells: dict[tuple, _Cell] = {}
     for run in runs:
         for level in run["levels"]:
-            key = run["temperature"], level["concurrency"], run["prompt_tokens"]
+            key = run["temperature"], level["concurrency"], run["prompt_tokens"], run["max_new_tokens"]
             cells.setdefault(key, _Cell(*key)).add(run, level)
     return list(cells.values())
 
 
 class _Cell:
-    """All runs of one temperature and one prompt length at one concurrency, over all seeds and rounds."""
+    """All runs of one temperature and one length of prompts and of answers at one concurrency, over all seeds and rounds."""
 
-    def __init__(self, temperature: float, concurrency: int, prompt_tokens: int):
-        self.temperature, self.concurrency, self.prompt_tokens = temperature, concurrency, prompt_tokens
+    def __init__(self, temperature: float, concurrency: int, prompt_tokens: int, max_new_tokens: int):
+        self.temperature, self.concurrency = temperature, concurrency
+        self.prompt_tokens, self.max_new_tokens = prompt_tokens, max_new_tokens
         self.rounds: dict[str, list[dict]] = {}  # By policy.
         self._peak_memory: dict[str, int] = defaultdict(int)  # Bytes, by policy.
         self._throughput: dict[str, float] = {}
@@ -59,6 +60,7 @@ class _Cell:
             "temperature": self.temperature,
             "concurrency": self.concurrency,
             "prompt_tokens": self.prompt_tokens,
+            "max_new_tokens": self.max_new_tokens,
             "dataset": dataset,
             "policy": policy,
             "requests": len(requests),
@@ -129,6 +131,7 @@ def _cycle_figures(requests: list[dict]) -> dict:
         "tau": ratio(sum(committed), len(committed)),
         "nodes": ratio(sum(nodes), len(nodes)),
         "acceptance_rate": ratio(sum(column("accepted")), sum(nodes)),
+        "level_rate": ratio(sum(column("accepted")), sum(map(len, column("offered")))),
         "committed_lengths": [list(entry) for entry in sorted(Counter(committed).items())],
         "depths": _depths(column("offered"), column("accepted")),
         "expected_length": _correlation(lengths(requests)),

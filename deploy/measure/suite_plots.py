@@ -3,10 +3,9 @@
 Every chart has one row of panels for each machine and pair of models of the report.
 """
 
-from pathlib import Path
-from textwrap import wrap
-
-from chart_style import COLORS, GRID, INK, LIMIT, pyplot
+from chart_style import COLORS, INK, LIMIT
+from length_plots import generation_lengths, prompt_lengths
+from panels import first_cell, legend, panel_grid, policy_label
 
 PLAIN, GOLD, GREEN = "ar", "#c9a227", "#3a8f3a"
 
@@ -16,17 +15,7 @@ def suite_charts(results: dict) -> dict:
     return {name: _CHARTS[name](results["panels"]) for name in results["suite"]["plots"] if name in _CHARTS}
 
 
-def panel_title(panel: dict) -> str:
-    return f"{panel['device']}, {Path(panel['target']).parent.name}"
-
-
 # ---- data ----
-
-
-def cells(panel: dict, **wanted) -> list[dict]:
-    """The figures with these values, by default those of all prompts."""
-    wanted = {"dataset": ""} | wanted
-    return [row for row in panel["figures"] if all(row[key] == value for key, value in wanted.items())]
 
 
 def budget(policy: str) -> int | None:
@@ -49,35 +38,7 @@ def oracle(rows: list[dict]) -> dict | None:
     return max(fixed_rows(rows), key=lambda row: row["speedup"], default=None)
 
 
-def first_cell(panel: dict, **wanted) -> list[dict]:
-    """The figures of the first cell of the grid."""
-    rows = cells(panel, **wanted)
-    keys = ("temperature", "concurrency", "prompt_tokens")
-    return [row for row in rows if all(row[key] == rows[0][key] for key in keys)]
-
-
-def policy_label(policy: str) -> str:
-    """The name of a policy, on several lines if it is long."""
-    return "\n".join(wrap(policy.replace(",", ", "), 26)).replace(", ", ",")
-
-
 # ---- panels ----
-
-
-def _grid(panels: list[dict], columns: int, height: float = 4.0):
-    figure, axes = pyplot().subplots(
-        len(panels),
-        columns,
-        figsize=(8 if columns == 1 else 5.2 * columns, height * len(panels)),
-        squeeze=False,
-        layout="constrained",
-    )
-    for row, panel in zip(axes, panels):
-        row[0].set_title(panel_title(panel), fontsize=8, loc="left", color=INK)
-        for one in row:
-            one.grid(color=GRID, linewidth=0.6)
-            one.set_axisbelow(True)
-    return figure, axes
 
 
 def _powers(axes, values: list[int], label: str) -> None:
@@ -85,10 +46,6 @@ def _powers(axes, values: list[int], label: str) -> None:
     axes.set_xticks(values, [str(value) for value in values])
     axes.minorticks_off()
     axes.set_xlabel(label)
-
-
-def _legend(axes) -> None:
-    axes.legend(fontsize=8, frameon=False)
 
 
 def _errors(rows: list[dict]) -> list[list[float]]:
@@ -109,7 +66,7 @@ def speedup_by_dataset(panels: list[dict]):
     if not panels:
         return None
     temperatures = sorted({row["temperature"] for panel in panels for row in panel["figures"]})
-    figure, grid = _grid(panels, len(temperatures))
+    figure, grid = panel_grid(panels, len(temperatures))
     for line, panel in zip(grid, panels):
         for axes, temperature in zip(line, temperatures):
             names = sorted({row["dataset"] for row in panel["figures"]} - {""}) or [""]
@@ -130,13 +87,13 @@ def speedup_by_dataset(panels: list[dict]):
             axes.margins(y=0.25)
             axes.set_xlabel(f"temperature {temperature:g}")
             axes.set_ylabel("speedup over plain decoding, ×")
-            _legend(axes)
+            legend(axes)
     return figure
 
 
 def acceptance_latency(panels: list[dict]):
     """BASTION, figure 2. Left: τ over the rows of a tree. Right: milliseconds of a cycle, by stage."""
-    figure, grid = _grid(panels, 2)
+    figure, grid = panel_grid(panels, 2)
     for (left, right), panel in zip(grid, panels):
         rows = fixed_rows(first_cell(panel))
         if not rows:
@@ -159,13 +116,13 @@ def acceptance_latency(panels: list[dict]):
         right.set_xlabel("rows of the tree, root included")
         right.set_ylabel("milliseconds of a cycle")
         _powers(left, sizes, "rows of the tree, root included")
-        _legend(right)
+        legend(right)
     return figure
 
 
 def budget_policies(panels: list[dict]):
     """BASTION, figure 4: the speedup over the budget, the oracle, and the policies that choose their own budget."""
-    figure, grid = _grid(panels, 1)
+    figure, grid = panel_grid(panels, 1)
     for (axes,), panel in zip(grid, panels):
         rows = first_cell(panel)
         fixed = fixed_rows(rows)
@@ -188,7 +145,7 @@ def budget_policies(panels: list[dict]):
             )
         _powers(axes, budgets(fixed), "nodes of the tree (mean, where a policy chooses)")
         axes.set_ylabel("speedup over plain decoding, ×")
-        _legend(axes)
+        legend(axes)
     return figure
 
 
@@ -200,7 +157,7 @@ def _mean_oracle(panel: dict) -> float:
 
 def path_score(panels: list[dict]):
     """BASTION, figure 6: expected against accepted length of the chain, cycle by cycle."""
-    figure, grid = _grid(panels, 1)
+    figure, grid = panel_grid(panels, 1)
     for (axes,), panel in zip(grid, panels):
         rows = [row for row in first_cell(panel) if row["expected_length"]["cycles"]]
         if not rows:
@@ -225,7 +182,7 @@ def path_score(panels: list[dict]):
 
 def speedup_bars(panels: list[dict]):
     """Bars of the speedup with its 95 % interval, labeled with τ and the mean nodes of a tree."""
-    figure, grid = _grid(panels, 1)
+    figure, grid = panel_grid(panels, 1)
     for (axes,), panel in zip(grid, panels):
         rows = [row for row in first_cell(panel) if row["policy"] != PLAIN]
         if not rows:
@@ -256,7 +213,7 @@ def verify_latency(panels: list[dict]):
     panels = [panel for panel in panels if panel["latency"]["points"]]
     if not panels:
         return None
-    figure, grid = _grid(panels, 1, height=4.6)
+    figure, grid = panel_grid(panels, 1, height=4.6)
     for (axes,), panel in zip(grid, panels):
         points = panel["latency"]["points"]
         for context, color in zip(sorted({point["context"] for point in points}), COLORS):
@@ -275,13 +232,13 @@ def verify_latency(panels: list[dict]):
         _powers(axes, sorted({point["rows"] for point in points}), "rows of the verify forward")
         axes.set_yscale("log")
         axes.set_ylabel("milliseconds (dashed: roofline, solid: Static)")
-        _legend(axes)
+        legend(axes)
     return figure
 
 
 def budget_curve(panels: list[dict]):
     """DDTree, figure 3: τ and the speedup over the budget, with the chain as dashed lines."""
-    figure, grid = _grid(panels, 2)
+    figure, grid = panel_grid(panels, 2)
     for line, panel in zip(grid, panels):
         rows = first_cell(panel)
         fixed, chain = fixed_rows(rows), next((row for row in rows if row["policy"] == "chain"), None)
@@ -303,13 +260,13 @@ def budget_curve(panels: list[dict]):
                 axes.axhline(chain[key], linestyle="--", color=LIMIT, label="chain")
             _powers(axes, budgets(fixed), "nodes of the tree")
             axes.set_ylabel(label)
-            _legend(axes)
+            legend(axes)
     return figure
 
 
 def committed_length_bars(panels: list[dict]):
     """DDTree, figure 4: the share of cycles by committed length, of the chain and of the best fixed budget."""
-    figure, grid = _grid(panels, 1)
+    figure, grid = panel_grid(panels, 1)
     for (axes,), panel in zip(grid, panels):
         rows = first_cell(panel)
         shown = [row for row in (next((row for row in rows if row["policy"] == "chain"), None), oracle(rows)) if row]
@@ -327,13 +284,13 @@ def committed_length_bars(panels: list[dict]):
         axes.set_xticks(range(1, max(length for row in shown for length, _ in row["committed_lengths"]) + 1))
         axes.set_xlabel("tokens committed by a cycle")
         axes.set_ylabel("share of cycles, %")
-        _legend(axes)
+        legend(axes)
     return figure
 
 
 def throughput_bars(panels: list[dict]):
     """DynaTree, figure 3. Left: tokens per second. Right: the speedup over plain decoding."""
-    figure, grid = _grid(panels, 2)
+    figure, grid = panel_grid(panels, 2)
     for line, panel in zip(grid, panels):
         rows = first_cell(panel)[::-1]
         if not rows:
@@ -357,32 +314,6 @@ def throughput_bars(panels: list[dict]):
     return figure
 
 
-def prompt_lengths(panels: list[dict]):
-    """DynaTree, figure 8. Left: tokens per second over the prompt length. Right: the speedup."""
-    figure, grid = _grid(panels, 2)
-    for line, panel in zip(grid, panels):
-        lengths = sorted({row["prompt_tokens"] for row in panel["figures"]})
-        if len(lengths) < 2:
-            return None
-        for axes, key, label in zip(line, ("stream_tokens_per_second", "speedup"), ("tokens per second", "speedup, ×")):
-            for index, policy in enumerate(dict.fromkeys(row["policy"] for row in panel["figures"])):
-                rows = sorted(
-                    (row for row in cells(panel, policy=policy) if row["concurrency"] == 1),
-                    key=lambda row: row["prompt_tokens"],
-                )
-                axes.plot(
-                    [row["prompt_tokens"] for row in rows],
-                    [row[key] for row in rows],
-                    marker="o",
-                    color=INK if policy == PLAIN else COLORS[index % len(COLORS)],
-                    label=policy_label(policy),
-                )
-            axes.set_xlabel("tokens of the prompt")
-            axes.set_ylabel(label)
-            _legend(axes)
-    return figure
-
-
 _CHARTS = {
     chart.__name__: chart
     for chart in (
@@ -396,5 +327,6 @@ _CHARTS = {
         committed_length_bars,
         throughput_bars,
         prompt_lengths,
+        generation_lengths,
     )
 }

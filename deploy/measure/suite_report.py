@@ -84,7 +84,7 @@ def _panel_markdown(suite: dict, panel: dict) -> str:
 def _runs(measurements: dict) -> list[dict]:
     """The measurements request by request, for readers. Reports do not use them."""
     return [
-        {key: run[key] for key in ("temperature", "seed", "prompt_tokens")}
+        {key: run[key] for key in ("temperature", "seed", "prompt_tokens", "max_new_tokens")}
         | {
             "concurrency": level["concurrency"],
             "policy": arm["policy"],

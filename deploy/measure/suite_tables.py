@@ -6,7 +6,7 @@ TABLES lists them by the names that suites use; docs/experiments.md says which t
 import math
 from collections.abc import Callable
 
-from generation_tables import Rows, depths, generation, load, prompts, same_cell
+from generation_tables import Rows, depths, generation, lengths, load, prompts, same_cell
 from report import table
 
 SAME_SIZE = 0.1  # Largest relative difference of the nodes of two trees that the table "topology" compares.
@@ -23,7 +23,7 @@ def suite_table(name: str, figures: Rows) -> str:
     for row in figures:
         if not row["dataset"] and not any(same_cell(row, cell) for cell in cells):
             cells.append(row)
-    return "".join(f"\n### {heading}, {_cell_name(cell)}\n\n{draw(figures, cell)}" for cell in cells)
+    return "".join(f"\n### {heading}, {_cell_name(figures, cell)}\n\n{draw(figures, cell)}" for cell in cells)
 
 
 def oracle(figures: Rows, cell: dict) -> dict | None:
@@ -67,11 +67,13 @@ def _is_fixed(row: dict) -> bool:
     return row["policy"].startswith("fixed:")
 
 
-def _cell_name(cell: dict) -> str:
+def _cell_name(figures: Rows, cell: dict) -> str:
     """The cell as text: "temperature 1, concurrency 2, prompts of 800 tokens"."""
     name = f"temperature {cell['temperature']:g}"
     if cell["concurrency"] > 1:
         name += f", concurrency {cell['concurrency']}"
+    if len({row["max_new_tokens"] for row in figures}) > 1:
+        name += f", {cell['max_new_tokens']} new tokens"
     return name + (f", prompts of {cell['prompt_tokens']} tokens" if cell["prompt_tokens"] > 0 else "")
 
 
@@ -222,8 +224,9 @@ TABLES: dict[str, tuple[str, Callable[[Rows, dict], str] | None]] = {
     "generation": ("Generation", lambda figures, cell: generation(_rows_of(figures, cell))),
     "depths": ("Nodes by depth, accepted / offered", lambda figures, cell: depths(_rows_of(figures, cell))),
     "prompts": ("", lambda figures, _: prompts(figures)),
+    "lengths": ("", lambda figures, _: lengths(figures)),
     "load": ("", lambda figures, _: load(figures)),
     "latency": ("", None),
 }
 # Tables over all cells, with headings of their own.
-WHOLE = ("prompts", "load")
+WHOLE = ("prompts", "lengths", "load")

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/hub/model_config.h"
+#include "drafter_service/replay/acceptance_profile.h"
 #include "orchestrator/profile/verify_profile.h"
 
 namespace bastion {
@@ -18,6 +19,7 @@ constexpr int kFurtherSequences = 4;
 absl::Status BenchSession::OpenLocal(const SessionOptions& options) {
   LocalOptions local = options.local;
   local.memory.max_sequences = options.max_live + kFurtherSequences;
+  files_ = options.files;
   ASSIGN_OR_RETURN(stages_, LocalStages::Create(local));
   ASSIGN_OR_RETURN(const hub::ModelConfig config, hub::ReadModelConfig(local.target_folder));
   ASSIGN_OR_RETURN(const TargetInfo target, stages_->verifier().Info());
@@ -42,6 +44,7 @@ absl::Status BenchSession::OpenLocal(const SessionOptions& options) {
   };
   device_ = target.device;
   mode_ = "in process";
+  if (!local.replayed_profile.empty()) absl::StrAppend(&mode_, ", acceptance is replayed");
   if (!local.drafter_weights.empty()) absl::StrAppend(&mode_, ", drafter ", local.drafter_weights);
   return absl::OkStatus();
 }
@@ -63,6 +66,11 @@ absl::StatusOr<std::unique_ptr<BenchSession>> BenchSession::Open(const SessionOp
 absl::Status BenchSession::Close() {
   if (recorder_ != nullptr) {
     RETURN_IF_ERROR(recorder_->Close());
+  }
+  if (!files_.recorded_acceptance.empty()) {
+    const drafter::AcceptanceProfile& profile = *stages_->recorded_acceptance();
+    RETURN_IF_ERROR(Annotate(profile.Validate(), "--record_acceptance: the profile"));
+    RETURN_IF_ERROR(profile.Write(files_.recorded_acceptance));
   }
   return acceptance_.has_value() ? acceptance_->after.Save() : absl::OkStatus();
 }

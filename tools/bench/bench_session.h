@@ -20,6 +20,7 @@ struct LocalFiles {
   std::string record;                  // Gets a line per cycle.
   std::string acceptance_calibration;  // Read before, written after.
   std::string latency_profile;         // Read if it exists, else written.
+  std::string recorded_acceptance;     // Gets an AcceptanceProfile.
 };
 
 struct SessionOptions {
@@ -53,6 +54,7 @@ class BenchSession {
   absl::Status OpenLocal(const SessionOptions& options);
 
   std::unique_ptr<LocalStages> stages_;
+  LocalFiles files_;
   std::unique_ptr<TraceRecorder> recorder_;
   std::optional<AcceptanceFiles> acceptance_;
   std::optional<LatencyModel> latency_model_;

@@ -86,6 +86,9 @@ ABSL_FLAG(std::vector<std::string>, prompt_tokens, {},
 ABSL_FLAG(std::optional<int>, prompts_per_dataset, std::nullopt,
           "With suite: use the first prompts of each dataset only. 0: all. Default: that of the "
           "suite.");
+ABSL_FLAG(bool, quick, false,
+          "With suite: one prompt of each dataset and few tokens, to see in minutes that the suite "
+          "works. Other flags still replace these numbers.");
 ABSL_FLAG(std::string, sampling, "",
           "Further sampling parameters, e.g. \"top_k=40,top_p=0.9,repetition_penalty=1.1\".");
 ABSL_FLAG(
@@ -118,6 +121,13 @@ ABSL_FLAG(std::string, acceptance_calibration, "",
 ABSL_FLAG(std::string, record, "",
           "File to write a JSON line per cycle to: sizes, measured times and predictions. Without "
           "--endpoint only. Empty: none.");
+ABSL_FLAG(std::string, replayed_profile, "",
+          "Draft with the acceptance of this profile and the forwards of the drafter "
+          "(docs/experiments.md). Without --endpoint only. Empty: the drafter's own drafts.");
+ABSL_FLAG(std::string, record_acceptance, "",
+          "File for a profile of the drafter's acceptance. Without --endpoint only. Empty: none.");
+ABSL_FLAG(std::string, texts, "",
+          "File for the generated texts, for bastion-drafter --replayed_texts. Empty: none.");
 ABSL_FLAG(std::string, replay, "",
           "Only compare the latency estimators on a file of --record. Needs no models.");
 ABSL_FLAG(bool, roofline, false,
@@ -234,6 +244,8 @@ LocalOptions ReadLocalOptions() {
   local.drafter_weights = absl::GetFlag(FLAGS_drafter_weights);
   local.draft_vocabulary = absl::GetFlag(FLAGS_draft_vocabulary);
   local.prior = absl::GetFlag(FLAGS_prior);
+  local.replayed_profile = absl::GetFlag(FLAGS_replayed_profile);
+  local.records_acceptance = !absl::GetFlag(FLAGS_record_acceptance).empty();
   local.device = nn::DeviceFlags(kThreads);
   local.show_progress = true;
   local.memory.max_rows = absl::GetFlag(FLAGS_max_rows).value_or(local.memory.max_rows);
@@ -291,7 +303,9 @@ absl::Status CheckRequired(BenchMode mode, const std::string& example) {
   const bool needs_prompts = mode != BenchMode::kRoofline && absl::GetFlag(FLAGS_arrivals).empty();
   const char* missing = nullptr;
   if (needs_prompts && absl::GetFlag(FLAGS_prompts).empty()) missing = "--prompts";
-  const bool drafts = mode != BenchMode::kCompare || PoliciesDraft();
+  const bool drafts = mode != BenchMode::kCompare || PoliciesDraft() ||
+                      !absl::GetFlag(FLAGS_replayed_profile).empty() ||
+                      !absl::GetFlag(FLAGS_record_acceptance).empty();
   if (local && drafts && absl::GetFlag(FLAGS_drafter).empty()) missing = "--drafter";
   if (absl::GetFlag(FLAGS_target).empty()) missing = "--target";
   if (missing != nullptr) {
@@ -304,6 +318,8 @@ absl::Status CheckRequired(BenchMode mode, const std::string& example) {
   if (!absl::GetFlag(FLAGS_latency_profile).empty()) local_only = "--latency_profile";
   if (absl::GetFlag(FLAGS_attention_window) != 0) local_only = "--attention_window";
   if (absl::GetFlag(FLAGS_draft_vocabulary) != 0) local_only = "--draft_vocabulary";
+  if (!absl::GetFlag(FLAGS_replayed_profile).empty()) local_only = "--replayed_profile";
+  if (!absl::GetFlag(FLAGS_record_acceptance).empty()) local_only = "--record_acceptance";
   if (absl::GetFlag(FLAGS_reliability)) local_only = "--reliability";
   if (absl::GetFlag(FLAGS_cold)) local_only = "--cold";
   if (local || local_only == nullptr) return absl::OkStatus();
@@ -322,11 +338,13 @@ absl::StatusOr<BenchFlags> ReadFlags(const std::string& example) {
   flags.session.local = ReadLocalOptions();
   flags.session.endpoint = absl::GetFlag(FLAGS_endpoint);
   flags.session.files = {absl::GetFlag(FLAGS_record), absl::GetFlag(FLAGS_acceptance_calibration),
-                         absl::GetFlag(FLAGS_latency_profile)};
+                         absl::GetFlag(FLAGS_latency_profile),
+                         absl::GetFlag(FLAGS_record_acceptance)};
   flags.prompts = {absl::GetFlag(FLAGS_prompts), absl::GetFlag(FLAGS_template_args)};
   flags.report = ReportFlag();
   flags.texts_may_differ = absl::GetFlag(FLAGS_texts_may_differ);
   flags.replay = absl::GetFlag(FLAGS_replay);
+  flags.texts = absl::GetFlag(FLAGS_texts);
   ASSIGN_OR_RETURN(flags.settings, ReadSettings());
   ASSIGN_OR_RETURN(flags.load, ReadLoadOptions());
   ASSIGN_OR_RETURN(flags.comparison, ReadComparison());
@@ -340,12 +358,16 @@ absl::StatusOr<BenchFlags> ReadFlags(const std::string& example) {
 
 absl::StatusOr<SuiteFlags> ReadSuiteFlags() {
   RETURN_IF_ERROR(CheckCounts());
+  if (!absl::GetFlag(FLAGS_record_acceptance).empty() || !absl::GetFlag(FLAGS_texts).empty()) {
+    return absl::InvalidArgumentError("--record_acceptance and --texts do not work with suite");
+  }
   SuiteFlags flags;
   flags.options.local = ReadLocalOptions();
   flags.options.endpoint = absl::GetFlag(FLAGS_endpoint);
   flags.options.template_args = absl::GetFlag(FLAGS_template_args);
   flags.options.ignore_eos = absl::GetFlag(FLAGS_ignore_eos);
   SuiteOverrides& overrides = flags.overrides;
+  flags.quick = absl::GetFlag(FLAGS_quick);
   flags.texts_may_differ = absl::GetFlag(FLAGS_texts_may_differ);
   overrides.models = {absl::GetFlag(FLAGS_target), absl::GetFlag(FLAGS_drafter),
                       absl::GetFlag(FLAGS_prompts)};
@@ -363,7 +385,7 @@ absl::StatusOr<SuiteFlags> ReadSuiteFlags() {
                    ParseNumbers<int>("--concurrency", absl::GetFlag(FLAGS_concurrency), kMaxLive));
   ASSIGN_OR_RETURN(overrides.prompt_tokens,
                    ParseNumbers<int>("--prompt_tokens", absl::GetFlag(FLAGS_prompt_tokens)));
-  overrides.max_new_tokens = absl::GetFlag(FLAGS_max_new_tokens);
+  if (const auto limit = absl::GetFlag(FLAGS_max_new_tokens)) overrides.max_new_tokens = {*limit};
   overrides.warmup = absl::GetFlag(FLAGS_warmup);
   overrides.rounds = absl::GetFlag(FLAGS_rounds);
   overrides.prompts_per_dataset = absl::GetFlag(FLAGS_prompts_per_dataset);

@@ -27,6 +27,7 @@ struct BenchFlags {
   PromptFlags prompts;
   std::string report;  // Folder. Empty: none.
   std::string replay;  // File. Only with kReplay.
+  std::string texts;   // File. Empty: none. Only with kCompare.
   BenchSettings settings;
   LoadOptions load;
   ComparisonOptions comparison;
@@ -42,6 +43,7 @@ struct BenchFlags {
 struct SuiteFlags {
   SuiteOptions options;  // Without source_folder.
   SuiteOverrides overrides;
+  bool quick = false;  // Apply QuickOverrides before `overrides`.
   std::string report;  // Folder. Empty: none.
   bool texts_may_differ = false;
 };

@@ -21,6 +21,7 @@
 #include "tools/bench/rounding.h"
 #include "tools/bench/same_texts.h"
 #include "tools/bench/suite_runner.h"
+#include "tools/bench/text_files.h"
 #include "tools/bench/trace_replay.h"
 #include "tools/inprocess/local_stages.h"
 
@@ -84,6 +85,7 @@ absl::Status RunComparison(const BenchFlags& flags) {
   SessionOptions options = flags.session;
   options.max_live = MaxLive(plans);
   ASSIGN_OR_RETURN(const auto session, BenchSession::Open(options));
+  RETURN_IF_ERROR(LearnTexts(plans, flags.settings, *session));
   Comparison comparison = {session->device(),
                            target,
                            flags.session.local.drafter_folder,
@@ -95,6 +97,9 @@ absl::Status RunComparison(const BenchFlags& flags) {
   ASSIGN_OR_RETURN(comparison.levels,
                    CompareLoads(plans, flags.comparison, flags.settings, session->arms()));
   RETURN_IF_ERROR(session->Close());
+  if (!flags.texts.empty()) {
+    RETURN_IF_ERROR(WriteTexts(plans, comparison.levels, flags.texts));
+  }
   // Arms may run different numbers of requests in an open loop, and with --duration.
   const bool counts_differ =
       flags.load.concurrency.empty() || flags.load.duration < absl::InfiniteDuration();
@@ -139,6 +144,7 @@ absl::Status RunSuiteCommand(const std::string& name) {
   ASSIGN_OR_RETURN(SuiteFlags flags, ReadSuiteFlags());
   flags.options.source_folder = SourceFolder();
   ASSIGN_OR_RETURN(Suite suite, FindSuite(name));
+  if (flags.quick) Apply(QuickOverrides(), &suite);
   Apply(flags.overrides, &suite);
   if (!flags.report.empty()) {
     RETURN_IF_ERROR(CreateReportFolder(flags.report));
@@ -208,26 +214,29 @@ int main(int argc, char** argv) {
           "         bastion-bench merge FOLDER... --report FOLDER\n"
           "         bastion-bench --replay FILE [flags]",
       .example = bastion::kExample,
-      .groups = {
-          {"Models",
-           {"target DIR", "drafter DIR", "prior PATH", "weights FORMAT", "dtype TYPE",
-            "drafter_weights FORMAT", "draft_vocabulary N", "endpoint ADDRESS"}},
-          {"Work",
-           {"prompts FILE", "template_args JSON", "policies LIST", "max_new_tokens N", "ignore_eos",
-            "warmup N", "max_rows ROWS", "texts_may_differ"}},
-          {"Load",
-           {"concurrency LIST", "rate LIST", "arrivals FILE", "repeat N", "duration SECONDS",
-            "rounds N", "cold", "max_running N", "latency_target MS", "ttft_target MS"}},
-          {"Sampling", {"temperature T", "seed N", "sampling LIST"}},
-          {"Suites (docs/experiments.md)",
-           {"temperatures LIST", "seeds LIST", "prompt_tokens LIST", "prompts_per_dataset N"}},
-          {"Device (without --endpoint)",
-           {"device KIND", "backend NAME", "threads N", "gpu INDEX", "gemm_table FILE",
-            "kv_tokens N", "feature_bytes N", "attention_sinks N", "attention_window N",
-            "latency_profile FILE"}},
-          {"Report", {"report DIR", "reliability", "acceptance_calibration FILE", "record FILE"}},
-          {"Other measurements",
-           {"replay FILE", "roofline", "contexts LIST", "rows LIST", "rounding"}}}};
+      .groups = {{"Models",
+                  {"target DIR", "drafter DIR", "prior PATH", "weights FORMAT", "dtype TYPE",
+                   "drafter_weights FORMAT", "draft_vocabulary N", "replayed_profile FILE",
+                   "endpoint ADDRESS"}},
+                 {"Work",
+                  {"prompts FILE", "template_args JSON", "policies LIST", "max_new_tokens N",
+                   "ignore_eos", "warmup N", "max_rows ROWS", "texts_may_differ"}},
+                 {"Load",
+                  {"concurrency LIST", "rate LIST", "arrivals FILE", "repeat N", "duration SECONDS",
+                   "rounds N", "cold", "max_running N", "latency_target MS", "ttft_target MS"}},
+                 {"Sampling", {"temperature T", "seed N", "sampling LIST"}},
+                 {"Suites (docs/experiments.md)",
+                  {"temperatures LIST", "seeds LIST", "prompt_tokens LIST", "prompts_per_dataset N",
+                   "quick"}},
+                 {"Device (without --endpoint)",
+                  {"device KIND", "backend NAME", "threads N", "gpu INDEX", "gemm_table FILE",
+                   "kv_tokens N", "feature_bytes N", "attention_sinks N", "attention_window N",
+                   "latency_profile FILE"}},
+                 {"Report",
+                  {"report DIR", "reliability", "acceptance_calibration FILE", "record FILE",
+                   "texts FILE", "record_acceptance FILE"}},
+                 {"Other measurements",
+                  {"replay FILE", "roofline", "contexts LIST", "rows LIST", "rounding"}}}};
   return bastion::RunProgram(argc, argv, info,
                              [](const auto& arguments) { return bastion::Run(arguments); });
 }

@@ -171,6 +171,7 @@ json SuiteResultsJson(const SuiteResults& results) {
     runs.push_back({{"temperature", run.temperature},
                     {"seed", run.seed},
                     {"prompt_tokens", run.prompt_tokens},
+                    {"max_new_tokens", run.max_new_tokens},
                     {"peak_memory_bytes", run.peak_memory},
                     {"levels", LevelsJson(run.levels)}});
   }

@@ -16,9 +16,9 @@ namespace {
 using nlohmann::json;
 
 // The tables that deploy/measure/suite_tables.py makes.
-constexpr const char* kTables[] = {"datasets",   "budgets",     "stages",    "topology",
-                                   "estimators", "correlation", "histogram", "generation",
-                                   "depths",     "prompts",     "load",      "latency"};
+constexpr const char* kTables[] = {
+    "datasets",   "budgets", "stages",  "topology", "estimators", "correlation", "histogram",
+    "generation", "depths",  "prompts", "lengths",  "load",       "latency"};
 
 bool IsTable(const std::string& name) {
   return std::find(std::begin(kTables), std::end(kTables), name) != std::end(kTables);
@@ -40,6 +40,16 @@ class SuiteReader {
       *value = found->get<Value>();
     } catch (const json::exception&) {
       Refuse(absl::StrCat(key, " has the wrong type"));
+    }
+  }
+  // A number alone is a list of one.
+  void ReadOneOrMore(const char* key, std::vector<int>* values) {
+    if (const auto found = object_.find(key);
+        found != object_.end() && found->is_number_integer()) {
+      values->resize(1);
+      Read(key, &values->front());
+    } else {
+      Read(key, values);
     }
   }
   template <typename Value>
@@ -76,21 +86,22 @@ void ReadGrid(SuiteReader& reader, SuiteGrid* grid) {
   reader.Read("seeds", &grid->seeds);
   reader.Read("concurrencies", &grid->concurrencies);
   reader.Read("prompt_tokens", &grid->prompt_tokens);
-  if (grid->temperatures.empty() || grid->seeds.empty() || grid->concurrencies.empty()) {
-    reader.Refuse("temperatures, seeds and concurrencies must not be empty");
+  reader.ReadOneOrMore("max_new_tokens", &grid->max_new_tokens);
+  if (grid->temperatures.empty() || grid->seeds.empty() || grid->concurrencies.empty() ||
+      grid->max_new_tokens.empty()) {
+    reader.Refuse("temperatures, seeds, concurrencies and max_new_tokens must not be empty");
   }
   for (const float value : grid->temperatures) reader.AtLeast("temperatures", value, 0);
   for (const int value : grid->concurrencies) reader.AtLeast("concurrencies", value, 1);
   for (const int value : grid->prompt_tokens) reader.AtLeast("prompt_tokens", value, 1);
+  for (const int value : grid->max_new_tokens) reader.AtLeast("max_new_tokens", value, 1);
 }
 
 void ReadLoad(SuiteReader& reader, SuiteLoad* load) {
-  reader.Read("max_new_tokens", &load->max_new_tokens);
   reader.Read("warmup", &load->warmup);
   reader.Read("rounds", &load->rounds);
   reader.Read("prompts_per_dataset", &load->prompts_per_dataset);
   reader.Read("max_rows", &load->max_rows);
-  reader.AtLeast("max_new_tokens", load->max_new_tokens, 1);
   reader.AtLeast("warmup", load->warmup, 0);
   reader.AtLeast("rounds", load->rounds, 1);
   reader.AtLeast("prompts_per_dataset", load->prompts_per_dataset, 0);
@@ -165,7 +176,7 @@ json SuiteJson(const Suite& suite) {
           {"seeds", suite.grid.seeds},
           {"concurrencies", suite.grid.concurrencies},
           {"prompt_tokens", suite.grid.prompt_tokens},
-          {"max_new_tokens", suite.load.max_new_tokens},
+          {"max_new_tokens", suite.grid.max_new_tokens},
           {"warmup", suite.load.warmup},
           {"rounds", suite.load.rounds},
           {"prompts_per_dataset", suite.load.prompts_per_dataset},
@@ -174,6 +185,15 @@ json SuiteJson(const Suite& suite) {
           {"latency_contexts", suite.latency.contexts},
           {"tables", suite.tables},
           {"plots", suite.plots}};
+}
+
+SuiteOverrides QuickOverrides() {
+  SuiteOverrides quick;
+  quick.max_new_tokens = {16};
+  quick.warmup = 0;
+  quick.rounds = 1;
+  quick.prompts_per_dataset = 1;
+  return quick;
 }
 
 void Apply(const SuiteOverrides& overrides, Suite* suite) {
@@ -185,7 +205,7 @@ void Apply(const SuiteOverrides& overrides, Suite* suite) {
   Replace(overrides.seeds, &suite->grid.seeds);
   Replace(overrides.concurrencies, &suite->grid.concurrencies);
   Replace(overrides.prompt_tokens, &suite->grid.prompt_tokens);
-  Replace(overrides.max_new_tokens, &suite->load.max_new_tokens);
+  Replace(overrides.max_new_tokens, &suite->grid.max_new_tokens);
   Replace(overrides.warmup, &suite->load.warmup);
   Replace(overrides.rounds, &suite->load.rounds);
   Replace(overrides.prompts_per_dataset, &suite->load.prompts_per_dataset);

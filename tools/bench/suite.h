@@ -25,10 +25,10 @@ struct SuiteGrid {
   std::vector<uint64_t> seeds = {1};
   std::vector<int> concurrencies = {1};
   std::vector<int> prompt_tokens = {};
+  std::vector<int> max_new_tokens = {64};
 };
 
 struct SuiteLoad {
-  int max_new_tokens = 64;
   int warmup = 1;               // Prompts that each arm runs first and that do not count.
   int rounds = 1;               // Number of times that each arm runs all prompts.
   int prompts_per_dataset = 0;  // The first ones of the file. 0: all.
@@ -62,8 +62,13 @@ struct SuiteOverrides {
   std::vector<uint64_t> seeds;
   std::vector<int> concurrencies;
   std::vector<int> prompt_tokens;
-  std::optional<int> max_new_tokens, warmup, rounds, prompts_per_dataset, max_rows;
+  std::vector<int> max_new_tokens;
+  std::optional<int> warmup, rounds, prompts_per_dataset, max_rows;
 };
+
+// What shows in minutes that a suite works: one prompt of each dataset, and few tokens. It measures
+// nothing.
+[[nodiscard]] SuiteOverrides QuickOverrides();
 
 // Parses a suite. INVALID_ARGUMENT, beginning with `origin`, if the text is no JSON object, if a
 // key is missing or unknown, or if a value has the wrong type or range.

@@ -13,8 +13,12 @@
 #include "embedded/suites/bastion-table1.json.h"
 #include "embedded/suites/ddtree-budgets.json.h"
 #include "embedded/suites/ddtree-fig4.json.h"
+#include "embedded/suites/dynatree-datasets.json.h"
+#include "embedded/suites/dynatree-lengths.json.h"
 #include "embedded/suites/dynatree-main.json.h"
+#include "embedded/suites/dynatree-phases.json.h"
 #include "embedded/suites/dynatree-prompts.json.h"
+#include "embedded/suites/dynatree-sweep.json.h"
 #include "tools/bench/suite.h"
 
 namespace bastion {
@@ -26,12 +30,14 @@ struct EmbeddedSuite {
 };
 
 constexpr EmbeddedSuite kSuites[] = {
-    {"bastion-fig2", kBastionFig2},        {"bastion-fig4", kBastionFig4},
-    {"bastion-fig6", kBastionFig6},        {"bastion-fig8", kBastionFig8},
-    {"bastion-fig9a", kBastionFig9a},      {"bastion-fig9b", kBastionFig9b},
-    {"bastion-table1", kBastionTable1},    {"ddtree-budgets", kDdtreeBudgets},
-    {"ddtree-fig4", kDdtreeFig4},          {"dynatree-main", kDynatreeMain},
-    {"dynatree-prompts", kDynatreePrompts}};
+    {"bastion-fig2", kBastionFig2},         {"bastion-fig4", kBastionFig4},
+    {"bastion-fig6", kBastionFig6},         {"bastion-fig8", kBastionFig8},
+    {"bastion-fig9a", kBastionFig9a},       {"bastion-fig9b", kBastionFig9b},
+    {"bastion-table1", kBastionTable1},     {"ddtree-budgets", kDdtreeBudgets},
+    {"ddtree-fig4", kDdtreeFig4},           {"dynatree-datasets", kDynatreeDatasets},
+    {"dynatree-lengths", kDynatreeLengths}, {"dynatree-main", kDynatreeMain},
+    {"dynatree-phases", kDynatreePhases},   {"dynatree-prompts", kDynatreePrompts},
+    {"dynatree-sweep", kDynatreeSweep}};
 
 }  // namespace
 

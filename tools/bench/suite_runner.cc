@@ -12,6 +12,7 @@
 #include "tools/bench/prompt_text.h"
 #include "tools/bench/prompts.h"
 #include "tools/bench/same_texts.h"
+#include "tools/bench/text_files.h"
 
 namespace bastion {
 namespace {
@@ -47,14 +48,16 @@ class SuiteRunner {
     std::vector<SuiteRun> runs;
     for (const float temperature : suite_.grid.temperatures) {
       for (const uint64_t seed : suite_.grid.seeds) {
-        const BenchSettings settings = Settings(temperature, seed);
-        ASSIGN_OR_RETURN(const auto turns, WithTurns(prompts, settings));
-        for (const int length : lengths) {
-          const auto sized = length > 0 ? Resized(turns, length) : turns;
-          for (const BenchPrompt& prompt : sized) datasets_[prompt.id] = prompt.dataset;
-          SuiteRun run = {temperature, seed, length, {}, {}};
-          RETURN_IF_ERROR(Measure(sized, settings, &run));
-          runs.push_back(std::move(run));
+        for (const int new_tokens : suite_.grid.max_new_tokens) {
+          const BenchSettings settings = Settings(temperature, seed, new_tokens);
+          ASSIGN_OR_RETURN(const auto turns, WithTurns(prompts, settings));
+          for (const int length : lengths) {
+            const auto sized = length > 0 ? Resized(turns, length) : turns;
+            for (const BenchPrompt& prompt : sized) datasets_[prompt.id] = prompt.dataset;
+            SuiteRun run = {temperature, seed, length, new_tokens, {}, {}};
+            RETURN_IF_ERROR(Measure(sized, settings, &run));
+            runs.push_back(std::move(run));
+          }
         }
       }
     }
@@ -66,11 +69,11 @@ class SuiteRunner {
   [[nodiscard]] const absl::Status& texts() const { return texts_; }
 
  private:
-  [[nodiscard]] BenchSettings Settings(float temperature, uint64_t seed) const {
+  [[nodiscard]] BenchSettings Settings(float temperature, uint64_t seed, int new_tokens) const {
     BenchSettings settings;
     settings.sampling.temperature = temperature;
     settings.sampling.seed = seed;
-    settings.max_new_tokens = suite_.load.max_new_tokens;
+    settings.max_new_tokens = new_tokens;
     settings.ignore_eos = options_.ignore_eos;
     settings.keeps_trees = true;
     return settings;
@@ -96,6 +99,7 @@ class SuiteRunner {
       ASSIGN_OR_RETURN(auto planned, PlanLoads(load, prompts, settings));
       plans.push_back(std::move(planned.front()));
     }
+    RETURN_IF_ERROR(LearnTexts(plans, settings, session_));
     const ComparisonOptions comparison = {suite_.policies, suite_.load.rounds, /*cold=*/false,
                                           suite_.load.warmup};
     const bool local = session_.stages() != nullptr;

@@ -23,11 +23,12 @@ struct SuiteOptions {
   std::string source_folder;         // Paths of the suite that are not absolute begin here.
 };
 
-// What was measured at one temperature, seed and prompt length.
+// What was measured at one temperature, seed, prompt length and limit of new tokens.
 struct SuiteRun {
   float temperature = 0;
   uint64_t seed = 0;
-  int prompt_tokens = 0;                       // 0: prompts keep their length.
+  int prompt_tokens = 0;  // 0: prompts keep their length.
+  int max_new_tokens = 0;
   std::vector<LevelResults> levels;            // One per concurrency.
   std::map<std::string, int64_t> peak_memory;  // Bytes, by policy.
 };

@@ -30,7 +30,7 @@ COMPARISON = comparison(level({"ar": [run(request("p0", [5], 1.0, {"verify": 1.0
 def suite_run() -> dict:
     plain, chain = (request("p0", [5, 6], seconds, {}, {}) for seconds in (2.0, 1.0))
     levels = [level({"ar": [run(plain)], "chain": [run(chain)]}, concurrency=1)]
-    return {"temperature": 0.0, "seed": 1, "prompt_tokens": 0, "peak_memory_bytes": {}, "levels": levels}
+    return {"temperature": 0.0, "seed": 1, "prompt_tokens": 0, "max_new_tokens": 64, "peak_memory_bytes": {}, "levels": levels}
 
 
 class ScriptTest(FolderTest):

@@ -28,7 +28,14 @@ def measured(seed: int, seconds: float) -> dict:
     arms = {"ar": [run(plain("a", 4), plain("b", 4))], "chain": [run(chain("a", [3, 1], seconds), chain("b", [2, 2], seconds))]}
     peaks = {"chain": 1000 * seed}
     levels = [level(arms, concurrency=1)]
-    return {"temperature": 0.0, "seed": seed, "prompt_tokens": 0, "peak_memory_bytes": peaks, "levels": levels}
+    return {
+        "temperature": 0.0,
+        "seed": seed,
+        "prompt_tokens": 0,
+        "max_new_tokens": 64,
+        "peak_memory_bytes": peaks,
+        "levels": levels,
+    }
 
 
 def row_of(rows: list[dict], policy: str, dataset: str = "") -> dict:

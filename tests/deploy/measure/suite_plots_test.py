@@ -15,6 +15,7 @@ def row(policy: str, speedup: float, **changes) -> dict:
         "temperature": 0.0,
         "concurrency": 1,
         "prompt_tokens": 0,
+        "max_new_tokens": 64,
         "dataset": "",
         "policy": policy,
         "requests": 2,
@@ -162,6 +163,16 @@ class ChartsTest(FolderTest):
         left, _ = suite_plots.prompt_lengths([panel(*rows)]).axes
         self.assertEqual(list(left.lines[1].get_xdata()), [100, 800])
 
+    def test_generation_lengths_are_in_order(self):
+        rows = [
+            row(policy, speedup, max_new_tokens=length)
+            for length in (500, 1000, 100)
+            for policy, speedup in (("ar", 1.0), ("linear:6", 1.5))
+        ]
+        _, right = suite_plots.generation_lengths([panel(*rows)]).axes
+        self.assertEqual(list(right.lines[1].get_xdata()), [100, 500, 1000])
+        self.assertEqual(right.get_xlabel(), "new tokens")
+
     def test_without_its_data_there_is_no_chart(self):
         plain = [panel(row("ar", 1.0, expected_length={"cycles": 0}))]
         for chart in (
@@ -171,6 +182,7 @@ class ChartsTest(FolderTest):
             suite_plots.path_score,
             suite_plots.committed_length_bars,
             suite_plots.prompt_lengths,
+            suite_plots.generation_lengths,
             suite_plots.verify_latency,
         ):
             self.assertIsNone(chart(plain), chart.__name__)

@@ -15,6 +15,7 @@ def row(policy: str, dataset: str, speedup: float, tau: float) -> dict:
         "temperature": 0.0,
         "concurrency": 1,
         "prompt_tokens": 0,
+        "max_new_tokens": 64,
         "dataset": dataset,
         "policy": policy,
         "speedup": speedup,
@@ -24,6 +25,7 @@ def row(policy: str, dataset: str, speedup: float, tau: float) -> dict:
         "tau": tau,
         "nodes": 28.0,
         "acceptance_rate": 0.5,
+        "level_rate": 0.75,
         "peak_memory_bytes": 2000000,
         "seconds": stages | {"ttft": 0.25},
         "committed_lengths": [[1, 1], [3, 3]],
@@ -71,7 +73,7 @@ class SuiteTablesTest(unittest.TestCase):
             ("correlation", "| bastion | 4 | 0.800 | 0.700 |"),
             ("histogram", "| bastion | 3.00 | 25.0 % | 0.0 % | 75.0 % |"),
             ("depths", "| bastion | 3 / 8 |"),
-            ("generation", "| bastion | 250.0 | 2.50× | 50.0 % | 3.00 |"),
+            ("generation", "| bastion | 250.0 | 2.50× | 50.0 % | 75.0 % | 3.00 |"),
             ("generation", "| 2.0 | +0.00 % |"),
         ):
             self.assertIn(line, suite_table(table, figures()), table)
@@ -93,6 +95,9 @@ class SuiteTablesTest(unittest.TestCase):
         self.assertEqual(suite_table("prompts", rows) + suite_table("load", rows), "")
         longer = [one | {"prompt_tokens": 800} for one in rows]
         self.assertIn("| linear:6 | 150.0 (1.50×) | 150.0 (1.50×) |", suite_table("prompts", rows + longer))
+        written = [one | {"max_new_tokens": 500} for one in rows]
+        self.assertIn("| linear:6 | 150.0 (1.50×) | 150.0 (1.50×) |", suite_table("lengths", rows + written))
+        self.assertIn("### Generation, temperature 0, 500 new tokens\n", suite_table("generation", rows + written))
         busy = [one | {"concurrency": 2, "system_tokens_per_second": 90.0} for one in rows]
         self.assertIn("| ar | 0.0 (1.00×; 250.0, 0.00) | 90.0 (1.00×; 250.0, 0.00) |", suite_table("load", rows + busy))
 

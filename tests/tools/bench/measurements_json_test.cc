@@ -98,7 +98,8 @@ TEST(MeasurementsJsonTest, ASuiteHasItsRunsWithTrees) {
   SuiteResults results = {{}, "machine", "in process", {}, {{"p0", "math"}}, {}, {}};
   results.suite.name = "small";
   results.suite.models = {"t", "d", "p"};
-  results.runs = {{0.5, 7, 24, {{{.concurrency = 2}, {{"ar", {{{request}}}}}}}, {{"ar", 1000}}}};
+  results.runs = {
+      {0.5, 7, 24, 64, {{{.concurrency = 2}, {{"ar", {{{request}}}}}}}, {{"ar", 1000}}}};
   results.latency.points = {{4, 16, 0.5, 0.25, 0.375}};
   results.texts = absl::DataLossError("they differ");
   const json written = SuiteResultsJson(results);
@@ -111,6 +112,7 @@ TEST(MeasurementsJsonTest, ASuiteHasItsRunsWithTrees) {
   const json& run = written["runs"][0];
   EXPECT_EQ(run["seed"], 7);
   EXPECT_EQ(run["prompt_tokens"], 24);
+  EXPECT_EQ(run["max_new_tokens"], 64);
   EXPECT_EQ(run["peak_memory_bytes"], json({{"ar", 1000}}));
   EXPECT_EQ(run["levels"][0]["concurrency"], 2);
   EXPECT_EQ(run["levels"][0]["arms"][0]["rounds"][0]["requests"][0]["cycles"]["offered"],

@@ -17,7 +17,8 @@ Suite Small() {
   suite.policies = {"ar", "chain"};
   suite.grid.temperatures = {0, 1};
   suite.grid.prompt_tokens = {24};
-  suite.load = {.max_new_tokens = 6, .warmup = 1, .prompts_per_dataset = 2, .max_rows = 32};
+  suite.grid.max_new_tokens = {6};
+  suite.load = {.warmup = 1, .prompts_per_dataset = 2, .max_rows = 32};
   suite.tables = {"datasets"};
   return suite;
 }

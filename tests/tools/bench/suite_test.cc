@@ -33,7 +33,7 @@ TEST(SuiteTest, HasTheValuesOfItsTextAndDefaults) {
   EXPECT_THAT(suite->policies, ElementsAre("ar", "fixed:4"));
   EXPECT_THAT(suite->grid.temperatures, ElementsAre(0, 0.5));
   EXPECT_THAT(suite->grid.seeds, ElementsAre(1));
-  EXPECT_EQ(suite->load.max_new_tokens, 12);
+  EXPECT_THAT(suite->grid.max_new_tokens, ElementsAre(12));
   EXPECT_EQ(SuiteJson(*ParseSuite(SuiteJson(*suite).dump(), "again")), SuiteJson(*suite));
 }
 
@@ -70,7 +70,24 @@ TEST(SuiteTest, OverridesReplaceOnlyWhatTheySet) {
   EXPECT_EQ(suite.models.drafter, "other");
   EXPECT_THAT(suite.grid.temperatures, ElementsAre(1));
   EXPECT_EQ(suite.load.warmup, 0);
-  EXPECT_EQ(suite.load.max_new_tokens, 12);
+  EXPECT_THAT(suite.grid.max_new_tokens, ElementsAre(12));
+}
+
+TEST(SuiteTest, ANumberOfNewTokensOrAListIsRead) {
+  json suite = SmallJson();
+  suite["max_new_tokens"] = {100, 500};
+  EXPECT_THAT(ParseSuite(suite.dump(), "file")->grid.max_new_tokens, ElementsAre(100, 500));
+  suite["max_new_tokens"] = json::array();
+  EXPECT_THAT(Problem(suite), HasSubstr("max_new_tokens must not be empty"));
+}
+
+TEST(SuiteTest, AQuickSuiteHasOnePromptPerDatasetAndFewTokens) {
+  Suite suite = *ParseSuite(SmallJson().dump(), "file");
+  Apply(QuickOverrides(), &suite);
+  EXPECT_EQ(suite.load.prompts_per_dataset, 1);
+  EXPECT_EQ(suite.load.warmup, 0);
+  EXPECT_THAT(suite.grid.max_new_tokens, ElementsAre(16));
+  EXPECT_EQ(suite.policies, ParseSuite(SmallJson().dump(), "file")->policies);
 }
 
 TEST(SuiteTest, AnUnknownPolicyAndAMissingBaselineAreRefused) {
