@@ -40,9 +40,12 @@ ABSL_FLAG(int64_t, steps, 0,
           "Steps to train. A run that was stopped and resumed then has the same bits as an "
           "undisturbed run. 0: --minutes decides.");
 ABSL_FLAG(int, texts, 16, "Texts per step.");
-ABSL_FLAG(int, text_uses, 8,
-          "Steps that use a text, at other places each time, before the target runs over another "
-          "text.");
+ABSL_FLAG(int64_t, pool_bytes, int64_t{512} << 20,
+          "Bytes of memory for the features of the texts that steps draw from. Larger: more texts. "
+          "Default: 512 MiB.");
+ABSL_FLAG(int, pool_uses, 8,
+          "Steps that use a text, at other places each time, before another text takes its place "
+          "in the pool. If all texts fit into the pool, they stay there.");
 ABSL_FLAG(double, map_rate, 0.02, "Peak learning rate of the matrices of layers (Muon).");
 ABSL_FLAG(double, vector_rate, 0.003, "Peak learning rate of all other parameters (AdamW).");
 ABSL_FLAG(double, decay_from, 0.4, "Fraction of the run after which the learning rates fall to 0.");
@@ -61,19 +64,25 @@ ABSL_FLAG(int, block, 0, "Tokens of one draft forward, root included. 0: the def
 ABSL_FLAG(std::vector<std::string>, feature_layers, {},
           "Layers of the target whose outputs it reads, separated by commas. Empty: the default of "
           "its kind.");
-ABSL_FLAG(
-    int, mask_token, -1,
-    "A token of the target that occurs in no text, for DFlash. -1: the token <|mask|>, <mask> or "
-    "[MASK], if the tokenizer has one.");
+ABSL_FLAG(int, mask_token, -1,
+          "A token of the target that occurs in no text, for DFlash and ParallelSpec. -1: the "
+          "token <|mask|>, <mask> or [MASK], if the tokenizer has one.");
 ABSL_FLAG(
     int, draft_steps, 0,
     "Tokens that an EAGLE-3 drafter drafts after each place in a text during training. 0: 7.");
 ABSL_FLAG(
     int, draft_vocabulary, 0,
-    "Number of tokens that an EAGLE-3 or SpecBlock drafter can predict: those that the target "
-    "wrote most often in the teacher text. 0: all.");
+    "Number of tokens that an EAGLE-3, ParallelSpec or SpecBlock drafter can predict: those that "
+    "the target wrote most often in the teacher text. 0: all.");
 
-ABSL_FLAG(int, positions, 0, "Tokens that one block of a SpecBlock drafter predicts. 0: 4.");
+ABSL_FLAG(int, selector_rank, 0, "Factors of a score of DFlash 2's selector. 0: 64.");
+ABSL_FLAG(double, selector_weight, 0,
+          "Weight of the loss of DFlash 2's selector in the gradients of the drafter's other "
+          "parameters. 0: the selector learns from the drafter's rows, and does not change them.");
+
+ABSL_FLAG(int, positions, 0,
+          "Tokens that one block of a SpecBlock drafter predicts, or one forward of a ParallelSpec "
+          "drafter; the heads of Medusa. 0: the default of its kind.");
 ABSL_FLAG(int, blocks, 2,
           "Blocks that a SpecBlock drafter drafts after each place in a text during training.");
 ABSL_FLAG(std::string, block_positions, "same",
@@ -151,9 +160,11 @@ absl::StatusOr<LearningOptions> ReadLearningFlags() {
   learning.decay_from = absl::GetFlag(FLAGS_decay_from);
   learning.clip = absl::GetFlag(FLAGS_clip);
   learning.seed = absl::GetFlag(FLAGS_seed);
-  learning.uses = absl::GetFlag(FLAGS_text_uses);
+  learning.pool_bytes = absl::GetFlag(FLAGS_pool_bytes);
+  learning.pool_uses = absl::GetFlag(FLAGS_pool_uses);
   RETURN_IF_ERROR(CheckPositive("texts", learning.texts));
-  RETURN_IF_ERROR(CheckPositive("text_uses", learning.uses));
+  RETURN_IF_ERROR(CheckPositive("pool_bytes", static_cast<double>(learning.pool_bytes)));
+  RETURN_IF_ERROR(CheckPositive("pool_uses", learning.pool_uses));
   RETURN_IF_ERROR(CheckPositive("map_rate", learning.map_rate));
   RETURN_IF_ERROR(CheckPositive("vector_rate", learning.vector_rate));
   if (learning.decay_from < 0 || learning.decay_from >= 1) {
@@ -174,9 +185,9 @@ absl::StatusOr<bool> IsSecond(const absl::Flag<std::string>& flag, const char* f
 
 absl::Status ReadSpecBlockFlags(DrafterShape& shape) {
   shape.positions = absl::GetFlag(FLAGS_positions);
-  shape.shift = !absl::GetFlag(FLAGS_no_shift);
-  ASSIGN_OR_RETURN(shape.path_positions, IsSecond(FLAGS_block_positions, "same", "path"));
-  BlockLearning& learning = shape.learning;
+  shape.specblock.shift = !absl::GetFlag(FLAGS_no_shift);
+  ASSIGN_OR_RETURN(shape.specblock.path_positions, IsSecond(FLAGS_block_positions, "same", "path"));
+  BlockLearning& learning = shape.specblock.learning;
   learning.blocks = absl::GetFlag(FLAGS_blocks);
   learning.position_decay = absl::GetFlag(FLAGS_position_decay);
   learning.prefix_mask = !absl::GetFlag(FLAGS_no_prefix_mask);
@@ -196,6 +207,10 @@ absl::StatusOr<DrafterShape> ReadShapeFlags() {
   shape.mask_token = absl::GetFlag(FLAGS_mask_token);
   shape.draft_steps = absl::GetFlag(FLAGS_draft_steps);
   RETURN_IF_ERROR(ReadSpecBlockFlags(shape));
+  shape.selector = {absl::GetFlag(FLAGS_selector_rank), absl::GetFlag(FLAGS_selector_weight)};
+  if (shape.selector.rank < 0 || shape.selector.weight < 0) {
+    return absl::InvalidArgumentError("--selector_rank and --selector_weight must not be negative");
+  }
   if (std::min({shape.layers, shape.hidden, shape.intermediate, shape.block, shape.draft_steps,
                 shape.positions}) < 0) {
     return absl::InvalidArgumentError(
@@ -299,16 +314,16 @@ std::vector<FlagGroup> TrainFlagGroups() {
       {"Command turns", {"count N"}},
       {"Command teach", {"temperatures LIST"}},
       {"Command KIND",
-       {"teacher DIR", "steps N", "resume", "save_minutes N", "texts N", "text_uses N",
-        "map_rate RATE", "vector_rate RATE", "decay_from FRACTION", "clip NORM", "judgements N",
-        "judge_prompts N"}},
+       {"teacher DIR", "steps N", "resume", "save_minutes N", "texts N", "pool_bytes N",
+        "pool_uses N", "map_rate RATE", "vector_rate RATE", "decay_from FRACTION", "clip NORM",
+        "judgements N", "judge_prompts N"}},
       {"The drafter of command KIND",
        {"layers N", "hidden N", "intermediate N", "block N", "feature_layers LIST", "mask_token ID",
-        "draft_steps N", "draft_vocabulary N"}},
+        "draft_steps N", "draft_vocabulary N", "positions N"}},
+      {"DFlash 2 drafters (command dflash2)", {"selector_rank N", "selector_weight NUMBER"}},
       {"SpecBlock drafters (command specblock)",
-       {"positions N", "blocks N", "block_positions same|path", "position_decay NUMBER",
-        "block_mask one|carry", "rank_loss plain|ordinal", "rank_steps N", "no_shift",
-        "no_prefix_mask"}},
+       {"blocks N", "block_positions same|path", "position_decay NUMBER", "block_mask one|carry",
+        "rank_loss plain|ordinal", "rank_steps N", "no_shift", "no_prefix_mask"}},
       {"Command prior",
        {"continuations N", "pair_continuations N", "min_pair_count N", "max_entries N",
         "max_counted N"}},

@@ -58,8 +58,8 @@ int main(int argc, char** argv) {
       .notes =
           "turns   A chat model writes what its users might ask: prompts for teach.\n"
           "teach   The target writes text after prompts: what a drafter learns from.\n"
-          "KIND    dflash, eagle3, specblock or autoregressive: trains a drafter on such text. "
-          "Needs a build with\n        libtorch.\n"
+          "KIND    dflash, dflash2, eagle3, parallelspec, specblock, medusa or autoregressive: "
+          "trains a\n        drafter on such text. Needs a build with libtorch.\n"
           "prior   Counts which tokens follow each token in FILEs, for policies with +prior. "
           "FILE is a .txt file,\n        or a .jsonl file with \"text\" or \"token_ids\" in "
           "each line, e.g. the teacher's texts.jsonl."};

@@ -109,12 +109,14 @@ absl::Status TrainDrafter(const TrainOptions& options) {
                    TextBatches::Create(std::move(texts), target, std::move(features),
                                        {.texts = options.learning.texts,
                                         .min_written = drafter->min_written(),
-                                        .uses = options.learning.uses,
+                                        .pool_bytes = options.learning.pool_bytes,
+                                        .uses = options.learning.pool_uses,
                                         .seed = ~options.learning.seed}));
-  LOG(INFO) << "training on " << batches->texts() << " texts";
+  LOG(INFO) << "training on " << batches->texts() << " texts, " << batches->pool_size()
+            << " of them in the pool";
   ASSIGN_OR_RETURN(TrainingRun::Judge judge, MakeJudge(options));
   TrainingRun run(
-      *drafter, [&](int64_t step, Draws& draws) { return batches->Next(step, draws); },
+      *drafter, [&](int64_t step, Draws& /*draws*/) { return batches->Next(step); },
       std::move(judge), RunOptionsOf(options));
   return run.Run();
 }

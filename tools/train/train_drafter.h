@@ -17,10 +17,11 @@ namespace bastion::train {
 
 // How long and how fast a drafter learns.
 struct LearningOptions {
-  int64_t steps = 0;    // 0: `time` decides.
-  absl::Duration time;  // 0: `steps` decides.
-  int texts = 16;       // Texts of one step.
-  int uses = 8;         // Steps that use a text, before the target runs over another.
+  int64_t steps = 0;                        // 0: `time` decides.
+  absl::Duration time;                      // 0: `steps` decides.
+  int texts = 16;                           // Texts of one step.
+  int64_t pool_bytes = int64_t{512} << 20;  // Memory for the features of texts (TextBatches).
+  int pool_uses = 8;                        // Steps that use a text before it leaves the pool.
   double map_rate = 0.02, vector_rate = 0.003;
   double decay_from = 0.4;
   double clip = 0;

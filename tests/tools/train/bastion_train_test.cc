@@ -72,6 +72,8 @@ class BastionTrainTest : public ::testing::Test {
             absl::StrCat("--steps=", kSteps),
             "--mask_token=1",
             "--texts=2",
+            "--pool_bytes=100000",
+            "--pool_uses=2",
             "--layers=1",
             "--hidden=32",
             "--feature_layers=1,2",
@@ -87,7 +89,8 @@ class BastionTrainTest : public ::testing::Test {
 };
 
 TEST_F(BastionTrainTest, AKilledAndResumedRunEndsWithTheBitsOfAnUndisturbedOne) {
-  for (const char* kind : {"dflash", "eagle3", "specblock", "autoregressive"}) {
+  for (const char* kind :
+       {"dflash", "dflash2", "eagle3", "medusa", "parallelspec", "specblock", "autoregressive"}) {
     SCOPED_TRACE(kind);
     const std::string whole = absl::StrCat(kind, "_whole"), killed = absl::StrCat(kind, "_killed");
     ASSERT_EQ(Run(Training(kind, whole)), 0);

@@ -272,8 +272,8 @@ TEST_P(TrainableEagleTest, TheEngineReadsWhatTheTrainerSaved) {
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->kind, hub::ModelKind::kEagle);
   EXPECT_EQ(read->architecture, "LlamaForCausalLMEagle3");
-  EXPECT_EQ(read->drafter.eagle.target_layers, drafter_->feature_layers());
-  EXPECT_EQ(read->drafter.eagle.draft_vocabulary, static_cast<int>(columns_.size()));
+  EXPECT_EQ(read->drafter.head.target_layers, drafter_->feature_layers());
+  EXPECT_EQ(read->drafter.head.vocabulary, static_cast<int>(columns_.size()));
   EXPECT_EQ(read->blocks.rope.theta, target_.config.blocks.rope.theta);
   EXPECT_EQ(read->dims.query_heads, target_.config.dims.query_heads);
   EXPECT_EQ(read->dims.kv_heads, target_.config.dims.kv_heads);

@@ -77,7 +77,7 @@ class TrainableSpecBlockTest : public ::testing::TestWithParam<SpecBlockCase> {
       at::manual_seed(++number);
       at::Tensor values = parameter.value.detach();
       if (values.dim() == 1) values = values + 0.2 * at::randn(values.sizes());
-      if (absl::StartsWith(parameter.name, "shift_proj.") && shape.shift) {
+      if (absl::StartsWith(parameter.name, "shift_proj.") && shape.specblock.shift) {
         values = values + 0.2 * at::randn(values.sizes());
       }
       (*drafter)->parameters().Set(parameter.name, values.to(at::kBFloat16).to(at::kFloat));
@@ -163,7 +163,7 @@ class TrainableSpecBlockTest : public ::testing::TestWithParam<SpecBlockCase> {
   [[nodiscard]] PlainLoss LossOfPlainBlocks(const std::vector<at::Tensor>& outputs,  // [n, K, C]
                                             const std::vector<at::Tensor>& teacher,
                                             const std::vector<int64_t>& starts) const {
-    const BlockLearning& learning = shape_.learning;
+    const BlockLearning& learning = shape_.specblock.learning;
     const at::Tensor columns =
         at::tensor(std::vector<int64_t>(columns_.begin(), columns_.end()), at::kLong);
     // Whether all places before the start of the next block are right, for each anchor.
@@ -234,7 +234,7 @@ TEST_P(TrainableSpecBlockTest, BlocksFromEveryStartEqualTheEngines) {
 }
 
 TEST_P(TrainableSpecBlockTest, LossAndGradientsAreThoseOfAForwardWithoutCaches) {
-  if (!shape_.shift) GTEST_SKIP() << "the plain forward trains the shift";
+  if (!shape_.specblock.shift) GTEST_SKIP() << "the plain forward trains the shift";
   drafter_->BeginStep(/*step=*/1, /*done=*/0);  // Without the rank head.
   Draws draws(1, 1), same(1, 1);
   const StepLoss loss = drafter_->AddGradients(batch_, draws);
@@ -245,7 +245,7 @@ TEST_P(TrainableSpecBlockTest, LossAndGradientsAreThoseOfAForwardWithoutCaches) 
     gradients.push_back(gradient.defined() ? gradient.clone() : gradient);
     at::Tensor(parameter.value).mutable_grad().reset();
   }
-  const int64_t blocks = shape_.learning.blocks;
+  const int64_t blocks = shape_.specblock.learning.blocks;
   const at::Tensor anchors = DrawAnchors(batch_, kAnchors, blocks * places(), same);
   std::vector<int64_t> starts;
   for (int64_t block = 1; block < blocks; ++block) starts.push_back(1 + same.Below(places()));
@@ -327,18 +327,18 @@ TEST_P(TrainableSpecBlockTest, TheEngineReadsWhatTheTrainerSaved) {
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->kind, hub::ModelKind::kSpecBlock);
   EXPECT_EQ(read->architecture, "LlamaForCausalLMSpecBlockShift");
-  EXPECT_EQ(read->drafter.specblock.target_layers, drafter_->feature_layers());
-  EXPECT_EQ(read->drafter.specblock.draft_vocabulary, static_cast<int>(columns_.size()));
+  EXPECT_EQ(read->drafter.head.target_layers, drafter_->feature_layers());
+  EXPECT_EQ(read->drafter.head.vocabulary, static_cast<int>(columns_.size()));
   EXPECT_EQ(read->drafter.specblock.positions, places());
   EXPECT_EQ(read->drafter.specblock.rank_classes, kRankClasses);
-  EXPECT_EQ(read->drafter.specblock.path_positions, shape_.path_positions);
+  EXPECT_EQ(read->drafter.specblock.path_positions, shape_.specblock.path_positions);
   EXPECT_EQ(read->dims.layers, shape_.layers > 0 ? shape_.layers : 2);
   EXPECT_EQ(read->blocks.rope.theta, target_.config.blocks.rope.theta);
 }
 
 TEST_P(TrainableSpecBlockTest, TheLossesFall) {
   // With a mask, more places would count as more of them are right.
-  shape_.learning.prefix_mask = false;
+  shape_.specblock.learning.prefix_mask = false;
   drafter_ = Make(shape_);
   std::vector<StepLoss> losses;
   for (int step = 1; step <= 30; ++step) {
@@ -359,6 +359,9 @@ TEST_P(TrainableSpecBlockTest, TheLossesFall) {
 }
 
 std::vector<SpecBlockCase> Cases() {
+  const BlockLearning code = {
+      .blocks = 3, .position_decay = 0.8, .carries_mask = true, .ordinal_ranks = true};
+  const SpecBlockShape unmasked = {.learning = {.blocks = 3, .prefix_mask = false}};
   return {
       {"all_tokens", "eagle3_specforge", {}, 0},
       {"some_tokens",
@@ -366,15 +369,10 @@ std::vector<SpecBlockCase> Cases() {
        {.layers = 3,
         .feature_layers = {2, 4, 5},
         .positions = 3,
-        .path_positions = true,
-        .learning =
-            {.blocks = 3, .position_decay = 0.8, .carries_mask = true, .ordinal_ranks = true}},
+        .specblock = {.path_positions = true, .learning = code}},
        50},
-      {"grouped",
-       "gqa4_tied_draft5",
-       {.feature_layers = {1, 2}, .learning = {.blocks = 3, .prefix_mask = false}},
-       40},
-      {"no_shift", "eagle3_specforge", {.shift = false}, 50},
+      {"grouped", "gqa4_tied_draft5", {.feature_layers = {1, 2}, .specblock = unmasked}, 40},
+      {"no_shift", "eagle3_specforge", {.specblock = {.shift = false}}, 50},
   };
 }
 
@@ -391,7 +389,8 @@ TEST(TrainableSpecBlockShapeTest, WrongShapesAreRefusedByName) {
   };
   EXPECT_TRUE(absl::StrContains(error({.positions = 1}), "--positions is 1"));
   EXPECT_TRUE(absl::StrContains(error({.positions = 65}), "--positions is 65"));
-  EXPECT_TRUE(absl::StrContains(error({.learning = {.blocks = 0}}), "--blocks is 0"));
+  EXPECT_TRUE(
+      absl::StrContains(error({.specblock = {.learning = {.blocks = 0}}}), "--blocks is 0"));
   EXPECT_TRUE(absl::StrContains(error({.feature_layers = {0, 3}}), "names layer 0"));
   EXPECT_TRUE(absl::StrContains(error({.draft_tokens = {4, 160}}), "token 160"));
 }

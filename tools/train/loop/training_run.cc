@@ -23,6 +23,11 @@ constexpr int kLogSteps = 10;
 constexpr char kState[] = "training.safetensors";
 constexpr char kLog[] = "training.jsonl";
 
+void Add(const std::vector<double>& values, std::vector<double>& sums) {
+  sums.resize(values.size());
+  for (size_t i = 0; i < values.size(); ++i) sums[i] += values[i];
+}
+
 }  // namespace
 
 TrainingRun::TrainingRun(TrainableDrafter& drafter, NextBatch next, Judge judge,
@@ -120,19 +125,26 @@ absl::Status TrainingRun::LogLosses(double gradient_norm) {
   for (const StepLoss& loss : unlogged_) {
     mean.loss += loss.loss;
     mean.rank_loss += loss.rank_loss;
-    mean.hits.resize(loss.hits.size());
-    for (size_t i = 0; i < loss.hits.size(); ++i) mean.hits[i] += loss.hits[i];
+    mean.pair_loss += loss.pair_loss;
+    Add(loss.hits, mean.hits);
+    Add(loss.pair_hits, mean.pair_hits);
   }
   const auto count = static_cast<double>(unlogged_.size());
   mean.loss /= count;
   mean.rank_loss /= count;
+  mean.pair_loss /= count;
   for (double& hits : mean.hits) hits /= count;
+  for (double& hits : mean.pair_hits) hits /= count;
   unlogged_.clear();
   ShowProgress(mean.loss);
   nlohmann::json entry = {{"step", counters_.steps},    {"seconds", absl::ToDoubleSeconds(Spent())},
                           {"labels", counters_.labels}, {"loss", mean.loss},
                           {"hits", mean.hits},          {"gradient_norm", gradient_norm}};
   if (mean.rank_loss > 0) entry["rank_loss"] = mean.rank_loss;
+  if (!mean.pair_hits.empty()) {
+    entry["pair_loss"] = mean.pair_loss;
+    entry["pair_hits"] = mean.pair_hits;
+  }
   return Log(entry);
 }
 

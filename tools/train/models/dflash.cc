@@ -1,6 +1,7 @@
 #include "tools/train/models/dflash.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 
 #include "absl/strings/match.h"
@@ -16,6 +17,12 @@ namespace {
 constexpr int kAnchors = 16;  // Blocks per text and step.
 constexpr int kDefaultLayers = 4;
 constexpr int kDefaultBlock = 8;
+// Version 2, as the published drafters.
+constexpr int kTaps = 2;
+constexpr int kGroup = 16;
+constexpr int kCandidates = 16;
+// The published drafters have 256, for 40 times as many tokens as a small target has.
+constexpr int kDefaultRank = 64;
 
 // γ of the decay: 4 for blocks of 8, 5 for 10 and 7 for 16 (section 4.2 of the paper).
 double DecayLength(int block) { return block <= 8 ? 4 : block <= 12 ? 5 : 7; }
@@ -66,6 +73,31 @@ hub::ModelConfig ConfigFor(const hub::ModelConfig& target, const DrafterShape& s
   return config;
 }
 
+// The same for version 2.
+hub::ModelConfig SecondConfigFor(const hub::ModelConfig& target, const DrafterShape& shape) {
+  hub::ModelConfig config = ConfigFor(target, shape);
+  config.architecture = "DFlash2DraftModel";
+  config.tie_word_embeddings = false;
+  hub::DFlashConfig& dflash = config.drafter.dflash;
+  config.blocks.convolution = {.taps = kTaps,
+                               .group = std::gcd(kGroup, config.dims.hidden),
+                               .block_rows = dflash.block_size};
+  dflash.selector_rank = shape.selector.rank > 0 ? shape.selector.rank : kDefaultRank;
+  dflash.selector_candidates = std::min(kCandidates, config.dims.vocabulary);
+  return config;
+}
+
+double SumOf(const at::Tensor& losses, const at::Tensor& weights) {
+  return (losses * weights).sum().item<double>();
+}
+
+// For each position, how many of hits [N P] are true.
+std::vector<double> Shares(const at::Tensor& hits, int64_t positions) {
+  const at::Tensor shares = hits.to(at::kDouble).view({-1, positions}).mean(0);
+  const double* const values = shares.const_data_ptr<double>();
+  return {values, values + positions};
+}
+
 // [B, 1, A K, T + A K] True where a block's row sees: the context before its anchor, and the block.
 at::Tensor BlockMask(const at::Tensor& anchors, int64_t context, int64_t block) {
   const int64_t count = anchors.size(1);
@@ -80,16 +112,20 @@ at::Tensor BlockMask(const at::Tensor& anchors, int64_t context, int64_t block) 
 
 absl::StatusOr<std::unique_ptr<TrainableDflash>> TrainableDflash::Create(const FrozenTarget& target,
                                                                          const DrafterShape& shape,
-                                                                         uint64_t seed) {
-  const hub::ModelConfig config = ConfigFor(target.config, shape);
+                                                                         uint64_t seed,
+                                                                         DflashVersion version) {
+  const hub::ModelConfig config = version == DflashVersion::kFirst
+                                      ? ConfigFor(target.config, shape)
+                                      : SecondConfigFor(target.config, shape);
   RETURN_IF_ERROR(CheckShape(target.config, config));
-  auto drafter = std::unique_ptr<TrainableDflash>(new TrainableDflash(target, config, seed));
+  auto drafter =
+      std::unique_ptr<TrainableDflash>(new TrainableDflash(target, config, shape.selector, seed));
   RETURN_IF_ERROR(drafter->BeginWithTarget());
   return drafter;
 }
 
 TrainableDflash::TrainableDflash(const FrozenTarget& target, const hub::ModelConfig& config,
-                                 uint64_t seed)
+                                 const SelectorLearning& selector, uint64_t seed)
     : target_(target),
       config_(config),
       parameters_(seed),
@@ -101,6 +137,10 @@ TrainableDflash::TrainableDflash(const FrozenTarget& target, const hub::ModelCon
   final_norm_ = parameters_.AddOnes("norm.weight", hidden);
   for (int layer = 0; layer < config.dims.layers; ++layer) {
     layers_.emplace_back(parameters_, absl::StrCat("layers.", layer, "."), config);
+  }
+  if (config.drafter.dflash.selector_rank > 0) {
+    pairs_.emplace(target, SelectorLearning{config.drafter.dflash.selector_rank, selector.weight},
+                   parameters_);
   }
   const int positions = config.drafter.dflash.block_size - 1;
   decay_ =
@@ -142,7 +182,7 @@ at::Tensor TrainableDflash::Forward(const at::Tensor& features, const at::Tensor
   const Rotation block_rotation = rotary_.At(PositionsFrom(anchors, 0, block).flatten(1));
   const at::Tensor mask = BlockMask(anchors, features.size(1), block);
   for (const DecoderLayer& layer : layers_) {
-    const at::Tensor normed = layer.InputNorm(x);
+    const at::Tensor normed = layer.Mixed(layer.InputNorm(x));
     const KeysValues visible =
         layer.Project(context, context_rotation).Then(layer.Project(normed, block_rotation));
     x = layer.Forward(x, normed, block_rotation, visible, mask);
@@ -161,27 +201,59 @@ StepLoss TrainableDflash::AddGradients(const TextBatch& batch, Draws& draws) {
   const at::Tensor text = at::arange(anchors.size(0), at::kLong).view({-1, 1, 1});
   // The rows of the target whose successors the block predicts.
   const at::Tensor places = PositionsFrom(anchors, 0, positions);
-  const HeadLoss loss =
-      AddHeadGradients({.rows = rows.flatten(0, 2),
-                        .teacher = batch.head_input.index({text, places}).flatten(0, 2),
-                        .labels = batch.tokens.index({text, places + 1}).flatten(),
-                        .weights = (decay_ / anchors.numel()).repeat({anchors.numel()}),
-                        .head = target_.head});
-  const at::Tensor losses = loss.losses.view({-1, positions}).mean(0);
-  const at::Tensor hits = loss.hits.to(at::kDouble).view({-1, positions}).mean(0);
-  const double* const shares = hits.data_ptr<double>();
-  return {.loss = (losses * decay_).sum().item<double>(),
-          .labels = loss.losses.numel(),
-          .hits = {shares, shares + positions}};
+  HeadLossArgs args = {.rows = rows.flatten(0, 2),
+                       .teacher = batch.head_input.index({text, places}).flatten(0, 2),
+                       .labels = batch.tokens.index({text, places + 1}).flatten(),
+                       .weights = (decay_ / anchors.numel()).repeat({anchors.numel()}),
+                       .head = target_.head};
+  PairLoss pairs;
+  if (pairs_.has_value()) {
+    args.top = config_.drafter.dflash.selector_candidates;
+    args.further = [&](const TopLogits& top) {
+      pairs = pairs_->AddGradients({.rows = args.rows.detach(),
+                                    .teacher = args.teacher,
+                                    .before = batch.tokens.index({text, places}).flatten(),
+                                    .labels = args.labels,
+                                    .weights = args.weights,
+                                    .hard_share = args.hard_share},
+                                   top);
+      return pairs.gradient;
+    };
+  }
+  const HeadLoss loss = AddHeadGradients(args);
+  StepLoss step = {.loss = SumOf(loss.losses, args.weights),
+                   .labels = loss.losses.numel(),
+                   .hits = Shares(loss.hits, positions)};
+  if (pairs_.has_value()) {
+    step.pair_loss = SumOf(pairs.losses, args.weights);
+    step.pair_hits = Shares(pairs.hits, positions);
+  }
+  return step;
+}
+
+std::vector<Parameter> TrainableDflash::Exported() const {
+  return pairs_.has_value() ? pairs_->Exported(parameters_.all()) : parameters_.all();
 }
 
 nlohmann::json TrainableDflash::Config() const {
+  const hub::DFlashConfig& dflash = config_.drafter.dflash;
   nlohmann::json json = DecoderConfigJson(config_);
-  json["block_size"] = config_.drafter.dflash.block_size;
-  json["num_target_layers"] = config_.drafter.dflash.num_target_layers;
+  json["num_target_layers"] = dflash.num_target_layers;
   json["layer_types"] = std::vector<std::string>(config_.dims.layers, "full_attention");
-  json["dflash_config"] = {{"target_layer_ids", config_.drafter.dflash.target_layer_ids},
-                           {"mask_token_id", config_.drafter.dflash.mask_token}};
+  nlohmann::json& own = json["dflash_config"];
+  own = {{"target_layer_ids", dflash.target_layer_ids}, {"mask_token_id", dflash.mask_token}};
+  if (!pairs_.has_value()) {
+    json["block_size"] = dflash.block_size;
+    return json;
+  }
+  json.erase("rope_theta");
+  json["rope_parameters"] = {{"rope_theta", config_.blocks.rope.theta}, {"rope_type", "default"}};
+  json["is_causal"] = false;
+  own["block_size"] = dflash.block_size;
+  own["conv_kernel_size"] = config_.blocks.convolution.taps;
+  own["conv_group_size"] = config_.blocks.convolution.group;
+  own["selector_rank"] = dflash.selector_rank;
+  own["selector_top_k"] = dflash.selector_candidates;
   return json;
 }
 

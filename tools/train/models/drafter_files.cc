@@ -75,7 +75,7 @@ absl::Status SaveDrafter(const TrainableDrafter& drafter, const std::string& fol
   }
   std::vector<at::Tensor> rounded;
   std::vector<hub::NamedTensor> tensors;
-  for (const Parameter& parameter : drafter.parameters().all()) {
+  for (const Parameter& parameter : drafter.Exported()) {
     rounded.push_back(parameter.value.detach().to(at::kBFloat16));
     tensors.push_back(FileTensor(parameter.name, rounded.back()));
   }

@@ -20,6 +20,19 @@ struct BlockLearning {
   int64_t rank_steps = -1;     // Steps before the rank head learns. -1: a tenth of the run.
 };
 
+// The sizes of a SpecBlock drafter that no other kind has.
+struct SpecBlockShape {
+  bool path_positions = false;  // A later block's positions also count the tokens before its start.
+  bool shift = true;            // A row also reads the row before it. False: for ablations.
+  BlockLearning learning = {};
+};
+
+// The selector of a DFlash 2 drafter and how it learns (pair_training.h).
+struct SelectorLearning {
+  int rank = 0;       // r: factors of a pair score.
+  double weight = 0;  // Weight of its loss in the gradients of the other parameters.
+};
+
 struct DrafterShape {
   int layers = 0;
   int hidden = 0;        // Width of the residual stream, if it may differ from the target's.
@@ -30,11 +43,10 @@ struct DrafterShape {
   int draft_steps = 0;                   // Tokens of a chain, if one forward drafts one token.
   // The tokens that it can predict, ascending. Empty: all.
   std::vector<TokenId> draft_tokens = {};
-  // ---- SpecBlock ----
-  int positions = 0;            // K: tokens that one block predicts.
-  bool path_positions = false;  // A later block's positions also count the tokens before its start.
-  bool shift = true;            // A row also reads the row before it. False: for ablations.
-  BlockLearning learning = {};
+  // Tokens that one forward predicts, if it needs no other size. SpecBlock: those of a block.
+  int positions = 0;
+  SpecBlockShape specblock = {};
+  SelectorLearning selector = {};
 };
 
 }  // namespace bastion::train

@@ -1,17 +1,13 @@
 #include "tools/train/models/eagle.h"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
-#include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "tools/train/models/anchors.h"
 #include "tools/train/models/drafter_files.h"
-#include "tools/train/models/head_loss.h"
 
 namespace bastion::train {
 namespace {
@@ -20,7 +16,6 @@ constexpr int kAnchors = 32;  // Chains per text and step.
 constexpr int kDefaultSteps = 7;
 constexpr double kDecay = 0.8;
 constexpr char kBlock[] = "midlayer.";
-constexpr int64_t kChunkRows = 512;
 
 absl::Status CheckShape(const hub::ModelConfig& target, const hub::ModelConfig& drafter,
                         const DrafterShape& shape) {
@@ -28,7 +23,7 @@ absl::Status CheckShape(const hub::ModelConfig& target, const hub::ModelConfig& 
     return absl::InvalidArgumentError(
         absl::StrCat("--layers is ", shape.layers, "; an EAGLE-3 drafter has one layer"));
   }
-  return CheckFeatureHead(target, drafter.drafter.eagle.target_layers, shape);
+  return CheckFeatureHead(target, drafter.drafter.head.target_layers, shape);
 }
 
 // The drafter's config: the target's dimensions, with one layer and blocks like Llama's.
@@ -37,11 +32,11 @@ hub::ModelConfig ConfigFor(const hub::ModelConfig& target, const DrafterShape& s
   config.kind = hub::ModelKind::kEagle;
   config.architecture = "LlamaForCausalLMEagle3";
   config.blocks.join = {.parts = 2, .feeds_qkv = true};
-  hub::EagleConfig& eagle = config.drafter.eagle;
-  eagle.draft_vocabulary = shape.draft_tokens.empty() ? target.dims.vocabulary
-                                                      : static_cast<int>(shape.draft_tokens.size());
-  eagle.target_hidden = target.dims.hidden;
-  eagle.target_layers = FeatureLayersOf(target, shape);
+  hub::DraftHead& head = config.drafter.head;
+  head.vocabulary = shape.draft_tokens.empty() ? target.dims.vocabulary
+                                               : static_cast<int>(shape.draft_tokens.size());
+  head.target_hidden = target.dims.hidden;
+  head.target_layers = FeatureLayersOf(target, shape);
   return config;
 }
 
@@ -119,22 +114,11 @@ absl::Status TrainableEagle::BeginWithTarget() {
   const at::NoGradGuard no_gradients;
   const int64_t hidden = config_.dims.hidden;
   const int last = target_.config.dims.layers - 1;
-  const hub::TensorNames& names = config_.names;
-  const std::string token_norm = names.attention_norm + ".weight";
   // The last feature layer passes through.
   fuse_.mul_(0.1).narrow(1, fuse_.size(1) - hidden, hidden).add_(at::eye(hidden));
-  for (const Parameter& parameter : parameters_.all()) {
-    if (!absl::StartsWith(parameter.name, kBlock)) continue;
-    const std::string name = parameter.name.substr(sizeof(kBlock) - 1);
-    at::Tensor to = parameter.value;
-    if (name == token_norm) continue;  // Embeddings are not what the target's norm reads.
-    if (to.dim() == 2 && to.size(1) == 2 * hidden && !absl::StartsWith(name, names.output) &&
-        !absl::StartsWith(name, names.down)) {
-      to = to.narrow(1, hidden, hidden);
-    }
-    RETURN_IF_ERROR(target_.CopyFromLayer(last, name, to));
-  }
-  RETURN_IF_ERROR(target_.CopyFromLayer(last, token_norm, state_norm_));
+  RETURN_IF_ERROR(CopyJoinedBlock(target_, last, kBlock, parameters_));
+  RETURN_IF_ERROR(
+      target_.CopyFromLayer(last, config_.names.attention_norm + ".weight", state_norm_));
   if (target_.config.blocks.norm == hub::NormKind::kRms) final_norm_.copy_(target_.final_norm);
   head_.copy_(columns_.target_head);
   return absl::OkStatus();
@@ -172,47 +156,20 @@ at::Tensor TrainableEagle::Forward(const at::Tensor& features, const at::Tensor&
   return at::stack(outputs, 2);
 }
 
-at::Tensor TrainableEagle::IsKnown(const at::Tensor& teacher) const {
-  if (parameters_.constants().empty()) return at::ones({teacher.size(0)}, at::kBool);
-  const at::NoGradGuard no_gradients;
-  std::vector<at::Tensor> known;
-  for (const at::Tensor& rows : teacher.split(kChunkRows)) {
-    known.push_back(columns_.of_tokens.index({at::linear(rows, target_.head).argmax(-1)}).ge(0));
-  }
-  return at::cat(known);
-}
-
 StepLoss TrainableEagle::AddGradients(const TextBatch& batch, Draws& draws) {
   const at::Tensor anchors = DrawAnchors(batch, kAnchors, steps_, draws);  // [B, A]
-  const at::Tensor rows = Forward(batch.features, batch.tokens, anchors);
-  const at::Tensor text = at::arange(anchors.size(0), at::kLong).view({-1, 1, 1});
-  // The rows of the target whose successors the steps predict.
-  const at::Tensor places = PositionsFrom(anchors, 0, steps_);
-  const at::Tensor teacher = batch.head_input.index({text, places}).flatten(0, 2);
-  const at::Tensor labels = batch.tokens.index({text, places + 1}).flatten();
-  const at::Tensor known = IsKnown(teacher);
-  at::Tensor weights = decay_.repeat({anchors.numel()}) * known;
-  weights = weights / weights.sum().clamp_min(std::numeric_limits<float>::min());
-  const HeadLoss loss = AddHeadGradients({.rows = rows.flatten(0, 2),
-                                          .teacher = teacher,
-                                          .labels = columns_.of_tokens.index({labels}),
-                                          .weights = weights,
-                                          .head = columns_.target_head,
-                                          .own_head = head_,
-                                          .hard_share = 0});
-  const at::Tensor counts = known.view({-1, steps_}).sum(0).clamp_min(1).to(at::kDouble);
-  const at::Tensor hits = loss.hits.logical_and(known).view({-1, steps_}).sum(0) / counts;
-  const double* const shares = hits.data_ptr<double>();
-  return {.loss = (loss.losses * weights).sum().item<double>(),
-          .labels = known.sum().item<int64_t>(),
-          .hits = {shares, shares + steps_}};
+  return AddDraftHeadGradients({.rows = Forward(batch.features, batch.tokens, anchors),
+                                .anchors = anchors,
+                                .decay = decay_,
+                                .own_head = head_},
+                               batch, target_, columns_);
 }
 
 nlohmann::json TrainableEagle::Config() const {
   nlohmann::json json = DecoderConfigJson(config_);
   json["model_type"] = "llama";
-  json["draft_vocab_size"] = config_.drafter.eagle.draft_vocabulary;
-  json["target_hidden_size"] = config_.drafter.eagle.target_hidden;
+  json["draft_vocab_size"] = config_.drafter.head.vocabulary;
+  json["target_hidden_size"] = config_.drafter.head.target_hidden;
   json["eagle_config"] = FeatureLayersJson(feature_layers());
   return json;
 }

@@ -29,7 +29,7 @@ class TrainableEagle final : public TrainableDrafter {
 
   const Parameters& parameters() const override { return parameters_; }
   const std::vector<int>& feature_layers() const override {
-    return config_.drafter.eagle.target_layers;
+    return config_.drafter.head.target_layers;
   }
   int min_written() const override { return 3 * steps_; }
   StepLoss AddGradients(const TextBatch& batch, Draws& draws) override;
@@ -51,8 +51,6 @@ class TrainableEagle final : public TrainableDrafter {
   [[nodiscard]] absl::Status BeginWithTarget();
   // [.., 2 C] The input of the attention for rows of tokens [..] and states [.., C].
   [[nodiscard]] at::Tensor Join(const at::Tensor& tokens, const at::Tensor& states) const;
-  // [N] bool: the most probable token after the target's rows [N, C] has a column.
-  [[nodiscard]] at::Tensor IsKnown(const at::Tensor& teacher) const;
 
   const FrozenTarget& target_;
   const hub::ModelConfig config_;

@@ -1,13 +1,33 @@
 #include "tools/train/models/feature_head.h"
 
 #include <algorithm>
+#include <limits>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "tools/train/models/anchors.h"
+#include "tools/train/models/head_loss.h"
 
 namespace bastion::train {
 namespace {
 
 constexpr int kMinDefaultLayers = 7;  // Fewer layers have no three different default layers.
+constexpr int64_t kChunkRows = 512;
+
+// [N] bool: the most probable token after the target's rows [N, C] has a column.
+at::Tensor HasColumn(const at::Tensor& teacher, const FrozenTarget& target,
+                     const DraftColumns& columns) {
+  if (columns.target_head.size(0) == target.head.size(0)) {
+    return at::ones({teacher.size(0)}, at::kBool);
+  }
+  const at::NoGradGuard no_gradients;
+  std::vector<at::Tensor> known;
+  for (const at::Tensor& rows : teacher.split(kChunkRows)) {
+    known.push_back(columns.of_tokens.index({at::linear(rows, target.head).argmax(-1)}).ge(0));
+  }
+  return at::cat(known);
+}
 
 }  // namespace
 
@@ -74,6 +94,50 @@ DraftColumns::DraftColumns(const FrozenTarget& target, const std::vector<TokenId
   parameters.AddConstant("d2t", ids - numbers);
   of_tokens = at::full({target.config.dims.vocabulary}, -1, at::kLong).scatter(0, ids, numbers);
   target_head = target.head.index_select(0, ids);
+}
+
+absl::Status CopyJoinedBlock(const FrozenTarget& target, int layer, const std::string& block,
+                             const Parameters& parameters) {
+  const hub::TensorNames names;
+  const int64_t hidden = target.config.dims.hidden;
+  for (const Parameter& parameter : parameters.all()) {
+    if (!absl::StartsWith(parameter.name, block)) continue;
+    const std::string name = parameter.name.substr(block.size());
+    at::Tensor to = parameter.value;
+    if (name == names.attention_norm + ".weight") continue;
+    if (to.dim() == 2 && to.size(1) == 2 * hidden && !absl::StartsWith(name, names.output) &&
+        !absl::StartsWith(name, names.down)) {
+      to = to.narrow(1, hidden, hidden);
+    }
+    RETURN_IF_ERROR(target.CopyFromLayer(layer, name, to));
+  }
+  return absl::OkStatus();
+}
+
+StepLoss AddDraftHeadGradients(const DraftRows& draft, const TextBatch& batch,
+                               const FrozenTarget& target, const DraftColumns& columns) {
+  const int64_t steps = draft.decay.size(0);
+  const at::Tensor text = at::arange(draft.anchors.size(0), at::kLong).view({-1, 1, 1});
+  // The rows of the target whose successors the drafter predicts.
+  const at::Tensor places = PositionsFrom(draft.anchors, 0, steps);
+  const at::Tensor teacher = batch.head_input.index({text, places}).flatten(0, 2);
+  const at::Tensor labels = batch.tokens.index({text, places + 1}).flatten();
+  const at::Tensor known = HasColumn(teacher, target, columns);
+  at::Tensor weights = draft.decay.repeat({draft.anchors.numel()}) * known;
+  weights = weights / weights.sum().clamp_min(std::numeric_limits<float>::min());
+  const HeadLoss loss = AddHeadGradients({.rows = draft.rows.flatten(0, 2),
+                                          .teacher = teacher,
+                                          .labels = columns.of_tokens.index({labels}),
+                                          .weights = weights,
+                                          .head = columns.target_head,
+                                          .own_head = draft.own_head,
+                                          .hard_share = 0});
+  const at::Tensor counts = known.view({-1, steps}).sum(0).clamp_min(1).to(at::kDouble);
+  const at::Tensor hits = loss.hits.logical_and(known).view({-1, steps}).sum(0) / counts;
+  const double* const shares = hits.data_ptr<double>();
+  return {.loss = (loss.losses * weights).sum().item<double>(),
+          .labels = known.sum().item<int64_t>(),
+          .hits = {shares, shares + steps}};
 }
 
 }  // namespace bastion::train

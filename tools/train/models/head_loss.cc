@@ -16,13 +16,19 @@ HeadLoss AddHeadGradients(const HeadLossArgs& args) {
   const at::Tensor head = owns_head ? args.own_head.detach() : args.head;
   const at::Tensor gradient = at::empty_like(rows);
   const at::Tensor head_gradient = owns_head ? at::zeros_like(head) : at::Tensor();
-  std::vector<at::Tensor> losses, hits;
+  std::vector<at::Tensor> losses, hits, tokens, logits;
   {
     const at::NoGradGuard no_gradients;
     for (int64_t first = 0; first < rows.size(0); first += kChunkRows) {
       const int64_t count = std::min(kChunkRows, rows.size(0) - first);
       const at::Tensor labels = args.labels.narrow(0, first, count).unsqueeze(-1);
-      const at::Tensor log_q = at::log_softmax(at::linear(rows.narrow(0, first, count), head), -1);
+      const at::Tensor own = at::linear(rows.narrow(0, first, count), head);
+      if (args.further != nullptr) {
+        const auto [values, columns] = own.topk(args.top);
+        logits.push_back(values);
+        tokens.push_back(columns);
+      }
+      const at::Tensor log_q = at::log_softmax(own, -1);
       at::Tensor p = at::softmax(at::linear(args.teacher.narrow(0, first, count), args.head), -1);
       if (args.hard_share > 0) {
         p.mul_(1 - args.hard_share)
@@ -38,6 +44,10 @@ HeadLoss AddHeadGradients(const HeadLossArgs& args) {
     }
   }
   if (owns_head) args.own_head.mutable_grad() = head_gradient;
+  if (args.further != nullptr) {
+    const at::Tensor more = args.further({at::cat(tokens), at::cat(logits)});
+    if (more.defined()) gradient.add_(more);
+  }
   args.rows.backward(gradient);  // May add to the gradient of a head that is also the embedding.
   return {at::cat(losses), at::cat(hits)};
 }

@@ -3,8 +3,15 @@
 #define BASTION_TOOLS_TRAIN_MODELS_HEAD_LOSS_H_
 
 #include "kernels/torch/torch.h"
+// After torch.h.
+#include <functional>
 
 namespace bastion::train {
+
+// The largest logits of rows, in decreasing order.
+struct TopLogits {
+  at::Tensor tokens, logits;  // [N, K]
+};
 
 // Rows of a drafter and what they should predict.
 struct HeadLossArgs {
@@ -17,6 +24,10 @@ struct HeadLossArgs {
   // The wanted distribution is this share on the label and the rest on the target's distribution at
   // temperature 1. 0 if there are rows without a label.
   double hard_share = 0.5;
+  // A further loss on the K most probable tokens of each row, with its own weights. Returns its
+  // gradient [N, C'] with respect to the rows, or an undefined tensor. Null: none.
+  int64_t top = 0;  // K
+  std::function<at::Tensor(const TopLogits&)> further = nullptr;
 };
 
 struct HeadLoss {

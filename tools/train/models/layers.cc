@@ -72,6 +72,8 @@ DecoderLayer::DecoderLayer(Parameters& parameters, const std::string& prefix,
   down_ = zeros(names.down, hidden, inner);
   input_norm_ = norm(names.attention_norm, hidden);
   mlp_norm_ = norm(names.mlp_norm, hidden);
+  attention_mix_ = BlockConvolution(parameters, prefix + "attention_conv.", config);
+  mlp_mix_ = BlockConvolution(parameters, prefix + "mlp_conv.", config);
 }
 
 // [B, T, C] -> [B, T, heads, D]
@@ -107,10 +109,13 @@ at::Tensor DecoderLayer::Forward(const at::Tensor& x, const at::Tensor& normed,
 }
 
 at::Tensor DecoderLayer::Finish(const at::Tensor& x, const at::Tensor& attended) const {
-  const at::Tensor summed = x + at::linear(attended.transpose(1, 2).flatten(-2), output_);
-  const at::Tensor mlp_input = RmsNorm(summed, mlp_norm_, epsilon_);
+  at::Tensor added = at::linear(attended.transpose(1, 2).flatten(-2), output_);
+  if (!attention_mix_.empty()) added = attention_mix_.After(InputNorm(x), added);
+  const at::Tensor summed = x + added;
+  const at::Tensor normed = RmsNorm(summed, mlp_norm_, epsilon_);
+  const at::Tensor mlp_input = mlp_mix_.Before(normed);
   const at::Tensor inner = at::silu(at::linear(mlp_input, gate_)) * at::linear(mlp_input, up_);
-  return summed + at::linear(inner, down_);
+  return summed + mlp_mix_.After(normed, at::linear(inner, down_));
 }
 
 }  // namespace bastion::train

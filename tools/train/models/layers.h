@@ -9,6 +9,7 @@
 #include <string>
 
 #include "common/hub/model_config.h"
+#include "tools/train/models/block_convolution.h"
 #include "tools/train/models/parameters.h"
 
 namespace bastion::train {
@@ -42,7 +43,8 @@ struct KeysValues {
 
 // A decoder block with RMS norms, attention without biases and a gated MLP: the block of Qwen3,
 // and of Llama without query_key_norm. With join.feeds_qkv, the attention of EAGLE-3 reads rows of
-// twice the width, which the caller joins: "normed" rows are [B, T, 2 C].
+// twice the width, which the caller joins: "normed" rows are [B, T, 2 C]. With convolutions, the
+// rows are those of whole blocks, and attention reads Mixed(InputNorm(x)).
 class DecoderLayer {
  public:
   // Adds the block's parameters under `prefix`, e.g. "layers.0.". The matrices that write to the
@@ -51,6 +53,10 @@ class DecoderLayer {
 
   // [B, T, C] -> [B, T, C] before attention.
   [[nodiscard]] at::Tensor InputNorm(const at::Tensor& x) const;
+  // Normed rows [B, T, C] after the convolution before attention. Without one, they stay the same.
+  [[nodiscard]] at::Tensor Mixed(const at::Tensor& normed) const {
+    return attention_mix_.Before(normed);
+  }
   // Keys and values of normed rows [B, T, C].
   [[nodiscard]] KeysValues Project(const at::Tensor& normed, const Rotation& rotation) const;
   // Queries [B, H, T, D] of normed rows.
@@ -73,6 +79,7 @@ class DecoderLayer {
   at::Tensor query_norm_, key_norm_;  // Undefined without query_key_norm.
   at::Tensor gate_, up_, down_;
   at::Tensor input_norm_, mlp_norm_;
+  BlockConvolution attention_mix_, mlp_mix_;
 };
 
 }  // namespace bastion::train

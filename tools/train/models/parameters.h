@@ -39,6 +39,14 @@ class Parameters {
   at::Tensor AddZeroMap(const std::string& name, int64_t rows, int64_t columns) {
     return Add({name, at::zeros({rows, columns}, at::kFloat), /*is_map=*/true});
   }
+  // Adds a tensor with these first values.
+  at::Tensor AddValues(const std::string& name, const at::Tensor& values) {
+    return Add({name, values.clone()});
+  }
+  // Adds a tensor of normal numbers that is no map.
+  at::Tensor AddNormal(const std::string& name, at::IntArrayRef shape, double deviation) {
+    return Add({name, Normal(shape, deviation)});
+  }
   // Adds a row [columns] for each token.
   at::Tensor AddTokenRows(const std::string& name, int64_t rows, int64_t columns) {
     return Add({name, Normal({rows, columns}, 1 / std::sqrt(columns))});

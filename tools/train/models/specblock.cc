@@ -35,11 +35,11 @@ absl::Status CheckShape(const hub::ModelConfig& target, const hub::ModelConfig& 
     return absl::InvalidArgumentError(absl::StrCat("--positions is ", specblock.positions,
                                                    "; it must be from 2 to ", kMaxPositions));
   }
-  if (shape.learning.blocks < 1) {
+  if (shape.specblock.learning.blocks < 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--blocks is ", shape.learning.blocks, "; it must be at least 1"));
+        absl::StrCat("--blocks is ", shape.specblock.learning.blocks, "; it must be at least 1"));
   }
-  return CheckFeatureHead(target, specblock.target_layers, shape);
+  return CheckFeatureHead(target, drafter.drafter.head.target_layers, shape);
 }
 
 // The drafter's config: the target's dimensions, with fewer layers and blocks like Llama's.
@@ -50,13 +50,13 @@ hub::ModelConfig ConfigFor(const hub::ModelConfig& target, const DrafterShape& s
   config.architecture = "LlamaForCausalLMSpecBlockShift";
   hub::SpecBlockConfig& specblock = config.drafter.specblock;
   specblock.positions = shape.positions > 0 ? shape.positions : kDefaultPositions;
-  specblock.draft_vocabulary = shape.draft_tokens.empty()
-                                   ? target.dims.vocabulary
-                                   : static_cast<int>(shape.draft_tokens.size());
-  specblock.target_hidden = target.dims.hidden;
-  specblock.target_layers = FeatureLayersOf(target, shape);
   specblock.rank_classes = kRankClasses;
-  specblock.path_positions = shape.path_positions;
+  specblock.path_positions = shape.specblock.path_positions;
+  hub::DraftHead& head = config.drafter.head;
+  head.vocabulary = shape.draft_tokens.empty() ? target.dims.vocabulary
+                                               : static_cast<int>(shape.draft_tokens.size());
+  head.target_hidden = target.dims.hidden;
+  head.target_layers = FeatureLayersOf(target, shape);
   return config;
 }
 
@@ -117,11 +117,11 @@ TrainableSpecBlock::TrainableSpecBlock(const FrozenTarget& target, const hub::Mo
                                        const DrafterShape& shape, uint64_t seed)
     : target_(target),
       config_(config),
-      learning_(shape.learning),
-      shifts_(shape.shift),
+      learning_(shape.specblock.learning),
+      shifts_(shape.specblock.shift),
       parameters_(seed),
-      rotary_(config.blocks.rope,
-              config.max_positions + shape.learning.blocks * config.drafter.specblock.positions),
+      rotary_(config.blocks.rope, config.max_positions + shape.specblock.learning.blocks *
+                                                             config.drafter.specblock.positions),
       columns_(target, shape.draft_tokens, parameters_) {
   const int64_t hidden = config.dims.hidden;
   const auto input = [](const char* name) { return absl::StrCat(kInput, name, ".weight"); };
@@ -329,8 +329,8 @@ nlohmann::json TrainableSpecBlock::Config() const {
   json["rank_classes"] = specblock().rank_classes;
   json["block_positions"] = specblock().path_positions ? "path" : "same";
   json["num_ttt_blocks"] = learning_.blocks;
-  json["draft_vocab_size"] = specblock().draft_vocabulary;
-  json["target_hidden_size"] = specblock().target_hidden;
+  json["draft_vocab_size"] = config_.drafter.head.vocabulary;
+  json["target_hidden_size"] = config_.drafter.head.target_hidden;
   json["eagle_config"] = FeatureLayersJson(feature_layers());
   return json;
 }

@@ -33,7 +33,9 @@ class TrainableSpecBlock final : public TrainableDrafter {
       const FrozenTarget& target, const DrafterShape& shape, uint64_t seed);
 
   const Parameters& parameters() const override { return parameters_; }
-  const std::vector<int>& feature_layers() const override { return specblock().target_layers; }
+  const std::vector<int>& feature_layers() const override {
+    return config_.drafter.head.target_layers;
+  }
   int min_written() const override { return 2 * learning_.blocks * specblock().positions; }
   void BeginStep(int64_t step, double done) override;
   StepLoss AddGradients(const TextBatch& batch, Draws& draws) override;

@@ -31,6 +31,8 @@ struct StepLoss {
   int64_t labels = 0;        // Tokens that the drafter had to predict.
   std::vector<double> hits;  // For each position, how often the most probable token was the label.
   double rank_loss = 0;      // nats per label of the rank head. 0: it does not learn.
+  double pair_loss = 0;      // nats per label of the selector. 0: there is none.
+  std::vector<double> pair_hits = {};  // `hits` of the selector, after true tokens.
 };
 
 class TrainableDrafter {
@@ -48,6 +50,8 @@ class TrainableDrafter {
   // Adds the gradients of the loss on `batch` to the parameters. Draws where it looks.
   virtual StepLoss AddGradients(const TextBatch& batch, Draws& draws) = 0;
 
+  // The parameters as the checkpoint has them.
+  [[nodiscard]] virtual std::vector<Parameter> Exported() const { return parameters().all(); }
   // config.json of the checkpoint.
   [[nodiscard]] virtual nlohmann::json Config() const = 0;
 };

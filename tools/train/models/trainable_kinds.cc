@@ -4,6 +4,8 @@
 #include "tools/train/models/autoregressive.h"
 #include "tools/train/models/dflash.h"
 #include "tools/train/models/eagle.h"
+#include "tools/train/models/medusa.h"
+#include "tools/train/models/parallelspec.h"
 #include "tools/train/models/specblock.h"
 
 namespace bastion::train {
@@ -16,6 +18,14 @@ Drafter Make(const FrozenTarget& target, const DrafterShape& shape, uint64_t see
   return Kind::Create(target, shape, seed);
 }
 
+Drafter MakeFirstDflash(const FrozenTarget& target, const DrafterShape& shape, uint64_t seed) {
+  return TrainableDflash::Create(target, shape, seed, DflashVersion::kFirst);
+}
+
+Drafter MakeSecondDflash(const FrozenTarget& target, const DrafterShape& shape, uint64_t seed) {
+  return TrainableDflash::Create(target, shape, seed, DflashVersion::kSecond);
+}
+
 struct Kind {
   const char* name;
   Drafter (*make)(const FrozenTarget& target, const DrafterShape& shape, uint64_t seed);
@@ -23,8 +33,11 @@ struct Kind {
 
 constexpr Kind kKinds[] = {
     {"autoregressive", Make<TrainableAutoregressive>},
-    {"dflash", Make<TrainableDflash>},
+    {"dflash", MakeFirstDflash},
+    {"dflash2", MakeSecondDflash},
     {"eagle3", Make<TrainableEagle>},
+    {"medusa", Make<TrainableMedusa>},
+    {"parallelspec", Make<TrainableParallelSpec>},
     {"specblock", Make<TrainableSpecBlock>},
 };
 

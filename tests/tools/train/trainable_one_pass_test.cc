@@ -1,0 +1,279 @@
+// The training forwards of drafters that predict all tokens in one pass over features, ParallelSpec
+// and Medusa, equal the serving engine's on the files that the trainer writes.
+#include "kernels/torch/torch.h"
+// After torch.h.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "drafter_service/engine/drafter_engine.h"
+#include "engine/program/local_device.h"
+#include "tests/support/golden_file.h"
+#include "tests/support/temp_folder.h"
+#include "tools/train/models/drafter_files.h"
+#include "tools/train/models/medusa.h"
+#include "tools/train/models/parallelspec.h"
+
+namespace bastion::train {
+namespace {
+
+constexpr int kDraftText = 36;  // Tokens.
+
+class DraftTextFeatures final : public FeatureSource {
+ public:
+  explicit DraftTextFeatures(at::Tensor rows) : rows_(std::move(rows)) {}
+  absl::StatusOr<Features> Read(const FeatureRange& range, absl::Duration) override {
+    const at::Tensor part = rows_.narrow(0, range.first, range.count).contiguous();
+    Features features;
+    features.width = static_cast<int>(part.size(1));
+    features.bytes.assign(static_cast<const char*>(part.const_data_ptr()), part.nbytes());
+    return features;
+  }
+
+ private:
+  const at::Tensor rows_;  // [T, F]
+};
+
+struct OnePassCase {
+  std::string name;
+  std::string golden;
+  DrafterShape shape;
+  int draft_vocabulary = 0;  // 0: all tokens
+};
+
+void PrintTo(const OnePassCase& test, std::ostream* out) { *out << test.name; }
+
+class OnePassTest : public ::testing::TestWithParam<OnePassCase> {
+ protected:
+  void SetUp() override {
+    at::set_num_threads(1);
+    at::manual_seed(11);
+    target_folder_ = testing::GoldenFolder(GetParam().golden) + "/target";
+    auto target = FrozenTarget::Load(target_folder_);
+    ASSERT_TRUE(target.ok()) << target.status();
+    target_ = *std::move(target);
+    shape_ = GetParam().shape;
+    // Every third token.
+    for (int i = 0; i < GetParam().draft_vocabulary; ++i) shape_.draft_tokens.push_back(3 * i + 1);
+    columns_ = shape_.draft_tokens;
+    for (TokenId token = 0; shape_.draft_tokens.empty() && token < vocabulary(); ++token) {
+      columns_.push_back(token);
+    }
+    batch_.tokens = at::randint(vocabulary(), {2, kDraftText}, at::kLong);
+    batch_.prompts = at::tensor({3, 9}).to(at::kLong);
+    batch_.lengths = at::tensor({kDraftText, 31}).to(at::kLong);
+  }
+  // A random row of features for each token.
+  void MakeFeatures(const TrainableDrafter& drafter) {
+    const auto layers = static_cast<int64_t>(drafter.feature_layers().size());
+    batch_.features = at::randn({2, kDraftText, layers * hidden()});
+    batch_.head_input = target_.HeadInput(batch_.features.narrow(2, 0, hidden()));
+  }
+  // No part is without effect, and every weight is one of bf16.
+  static void Randomize(const TrainableDrafter& drafter) {
+    for (const Parameter& parameter : drafter.parameters().all()) {
+      const at::Tensor values = parameter.value.detach() + 0.1 * at::randn(parameter.value.sizes());
+      drafter.parameters().Set(parameter.name, values.to(at::kBFloat16).to(at::kFloat));
+    }
+  }
+  [[nodiscard]] int vocabulary() const { return target_.config.dims.vocabulary; }
+  [[nodiscard]] int64_t hidden() const { return target_.config.dims.hidden; }
+
+  // Saves the drafter and loads it into the engine.
+  void Serve(const TrainableDrafter& drafter) {
+    ASSERT_TRUE(SaveDrafter(drafter, folder_.path()).ok());
+    auto device = nn::OpenLocalDevice(1);
+    ASSERT_TRUE(device.ok()) << device.status();
+    device_ = *std::move(device);
+    features_ = std::make_unique<DraftTextFeatures>(batch_.features[0]);
+    drafter::DrafterOptions options;
+    options.drafter_folder = folder_.path();
+    options.target_folder = target_folder_;
+    options.engine = {nn::FormatsFor(WeightFormat::kF32), device_.device, /*kv_tokens=*/1024};
+    auto engine = drafter::DrafterEngine::Create(options, features_.get());
+    ASSERT_TRUE(engine.ok()) << engine.status();
+    engine_ = *std::move(engine);
+    EXPECT_EQ(engine_->feature_layers(), drafter.feature_layers());
+    EXPECT_FALSE(engine_->info().expands_nodes);
+  }
+
+  // Compares what the engine drafts after `anchor` with logits [P, D].
+  void ExpectServed(int64_t anchor, const at::Tensor& logits) {
+    const at::Tensor log_q = at::log_softmax(logits, -1);
+    const at::Tensor tokens = batch_.tokens[0].to(at::kInt).contiguous();
+    const TokenId* const ids = tokens.const_data_ptr<TokenId>();
+    Frontier frontier;
+    frontier.sequence = {static_cast<uint64_t>(anchor), 0};
+    frontier.committed = static_cast<Position>(anchor);
+    frontier.root = ids[anchor];
+    frontier.new_tokens.assign(ids, ids + anchor);
+    frontier.candidates = static_cast<int>(columns_.size());
+    frontier.paths = {{}};
+    const auto drafts = engine_->Expand({frontier});
+    ASSERT_TRUE(drafts.ok()) << drafts.status();
+    ASSERT_TRUE(drafts->at(0).status.ok()) << drafts->at(0).status;
+    const Marginals& served = drafts->at(0).marginals.at(0);
+    ASSERT_EQ(served.positions, log_q.size(0));
+    ASSERT_EQ(served.candidates, static_cast<int>(columns_.size()));
+    for (int p = 0; p < served.positions; ++p) {
+      for (int rank = 0; rank < served.candidates; ++rank) {
+        const auto at = std::lower_bound(columns_.begin(), columns_.end(), served.token(p, rank));
+        ASSERT_TRUE(at != columns_.end() && *at == served.token(p, rank));
+        ASSERT_NEAR(log_q[p][at - columns_.begin()].item<float>(), served.log_prob(p, rank), 1e-4)
+            << "position " << p << " after " << anchor << ", token " << *at;
+      }
+    }
+  }
+
+  void ExpectLossFalls(TrainableDrafter& drafter) {
+    std::vector<StepLoss> losses;
+    for (int step = 1; step <= 40; ++step) {
+      Draws draws(1, step);
+      losses.push_back(drafter.AddGradients(batch_, draws));
+      const at::NoGradGuard no_gradients;
+      for (const Parameter& parameter : drafter.parameters().all()) {
+        at::Tensor value = parameter.value;
+        ASSERT_TRUE(value.grad().defined()) << parameter.name;
+        value.sub_(value.grad().sign(), 0.005);
+        value.mutable_grad().reset();
+      }
+    }
+    EXPECT_GT(losses.back().labels, 0);
+    EXPECT_LT(losses.back().loss, 0.9 * losses.front().loss);
+  }
+
+  testing::TempFolder folder_;
+  std::string target_folder_;
+  FrozenTarget target_;
+  DrafterShape shape_;
+  std::vector<TokenId> columns_;  // The token of each column of the logits.
+  TextBatch batch_;
+  nn::LocalDevice device_;
+  std::unique_ptr<DraftTextFeatures> features_;
+  std::unique_ptr<drafter::DrafterEngine> engine_;
+};
+
+class TrainableParallelSpecTest : public OnePassTest {
+ protected:
+  void SetUp() override {
+    ASSERT_NO_FATAL_FAILURE(OnePassTest::SetUp());
+    auto drafter = TrainableParallelSpec::Create(target_, shape_, /*seed=*/1);
+    ASSERT_TRUE(drafter.ok()) << drafter.status();
+    drafter_ = *std::move(drafter);
+    MakeFeatures(*drafter_);
+  }
+  // [A, P, C]
+  [[nodiscard]] at::Tensor Rows(const std::vector<int64_t>& anchors) const {
+    return drafter_->Forward(batch_.features.narrow(0, 0, 1), batch_.tokens.narrow(0, 0, 1),
+                             at::tensor(anchors).unsqueeze(0))[0];
+  }
+  std::unique_ptr<TrainableParallelSpec> drafter_;
+};
+
+TEST_P(TrainableParallelSpecTest, TheForwardOfTrainingEqualsTheEngines) {
+  const at::NoGradGuard no_gradients;
+  Randomize(*drafter_);
+  ASSERT_NO_FATAL_FAILURE(Serve(*drafter_));
+  const std::vector<int64_t> anchors = {1, 2, 17, 17, kDraftText - 1};
+  const at::Tensor logits = at::linear(Rows(anchors), drafter_->head());
+  for (size_t a = 0; a < anchors.size(); ++a) {
+    ExpectServed(anchors[a], logits[static_cast<int64_t>(a)]);
+  }
+}
+
+TEST_P(TrainableParallelSpecTest, MaskRowsDoNotSeeOtherAnchorsOrTheFuture) {
+  const at::NoGradGuard no_gradients;
+  Randomize(*drafter_);
+  const at::Tensor alone = Rows({9}), among = Rows({4, 9, 20}).narrow(0, 1, 1);
+  EXPECT_LT((alone - among).abs().max().item<float>(), 1e-4f);
+}
+
+TEST_P(TrainableParallelSpecTest, TheLossFalls) { ExpectLossFalls(*drafter_); }
+
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, TrainableParallelSpecTest,
+    ::testing::Values(
+        OnePassCase{"all_tokens", "eagle3_specforge", {.layers = 1, .mask_token = 3}},
+        OnePassCase{"some_tokens",
+                    "eagle3_specforge",
+                    {.layers = 3, .feature_layers = {2, 4, 5}, .mask_token = 3, .positions = 3},
+                    50},
+        OnePassCase{"grouped",
+                    "gqa4_tied_draft5",
+                    {.layers = 2, .feature_layers = {1, 2}, .mask_token = 3, .positions = 5},
+                    40}),
+    [](const auto& info) { return info.param.name; });
+
+class TrainableMedusaTest : public OnePassTest {
+ protected:
+  void SetUp() override {
+    ASSERT_NO_FATAL_FAILURE(OnePassTest::SetUp());
+    auto drafter = TrainableMedusa::Create(target_, shape_, /*seed=*/1);
+    ASSERT_TRUE(drafter.ok()) << drafter.status();
+    drafter_ = *std::move(drafter);
+    heads_ = shape_.positions > 0 ? shape_.positions : 4;
+    MakeFeatures(*drafter_);
+  }
+  // [P, V] The logits after `anchor`.
+  [[nodiscard]] at::Tensor Logits(int64_t anchor) const {
+    std::vector<at::Tensor> logits;
+    const at::Tensor state = batch_.head_input[0].narrow(0, anchor - 1, 1);
+    for (int head = 0; head < heads_; ++head) {
+      logits.push_back(at::linear(drafter_->Forward(head, state), drafter_->matrix(head)));
+    }
+    return at::cat(logits);
+  }
+  std::unique_ptr<TrainableMedusa> drafter_;
+  int heads_ = 0;
+};
+
+TEST_P(TrainableMedusaTest, TheForwardOfTrainingEqualsTheEngines) {
+  const at::NoGradGuard no_gradients;
+  Randomize(*drafter_);
+  ASSERT_NO_FATAL_FAILURE(Serve(*drafter_));
+  for (const int64_t anchor : {1, 2, 17, kDraftText - 1}) ExpectServed(anchor, Logits(anchor));
+}
+
+TEST_P(TrainableMedusaTest, EveryHeadBeginsAsTheTargets) {
+  const at::NoGradGuard no_gradients;
+  const at::Tensor expected = at::linear(batch_.head_input[0][4], target_.head);
+  const at::Tensor logits = Logits(5);
+  for (int head = 0; head < heads_; ++head) {
+    EXPECT_LT((logits[head] - expected).abs().max().item<float>(), 1e-4f);
+  }
+}
+
+TEST_P(TrainableMedusaTest, TheLossFalls) { ExpectLossFalls(*drafter_); }
+
+INSTANTIATE_TEST_SUITE_P(Shapes, TrainableMedusaTest,
+                         ::testing::Values(OnePassCase{"four_heads", "eagle3_specforge", {}},
+                                           OnePassCase{"two_blocks",
+                                                       "gqa2_untied_draft2",
+                                                       {.layers = 2, .positions = 2}}),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(OnePassShapeTest, WrongShapesAreRefusedByName) {
+  const auto target = FrozenTarget::Load(testing::GoldenFolder("eagle3_specforge") + "/target");
+  ASSERT_TRUE(target.ok());
+  const auto error = [](const auto& drafter) {
+    EXPECT_EQ(drafter.status().code(), absl::StatusCode::kInvalidArgument);
+    return std::string(drafter.status().message());
+  };
+  const auto parallel = [&](const DrafterShape& shape) {
+    return error(TrainableParallelSpec::Create(*target, shape, 1));
+  };
+  EXPECT_TRUE(absl::StrContains(parallel({}), "--mask_token is -1"));
+  EXPECT_TRUE(absl::StrContains(parallel({.mask_token = 3, .positions = 1}), "--positions is 1"));
+  EXPECT_TRUE(
+      absl::StrContains(parallel({.feature_layers = {0}, .mask_token = 3}), "names layer 0"));
+  EXPECT_TRUE(absl::StrContains(error(TrainableMedusa::Create(*target, {.positions = 65}, 1)),
+                                "--positions is 65"));
+}
+
+}  // namespace
+}  // namespace bastion::train
