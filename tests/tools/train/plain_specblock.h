@@ -17,22 +17,6 @@
 
 namespace bastion::train {
 
-// The features of one text.
-class TextFeatures final : public FeatureSource {
- public:
-  explicit TextFeatures(at::Tensor rows) : rows_(std::move(rows)) {}
-  absl::StatusOr<Features> Read(const FeatureRange& range, absl::Duration) override {
-    const at::Tensor part = rows_.narrow(0, range.first, range.count).contiguous();
-    Features features;
-    features.width = static_cast<int>(part.size(1));
-    features.bytes.assign(static_cast<const char*>(part.const_data_ptr()), part.nbytes());
-    return features;
-  }
-
- private:
-  const at::Tensor rows_;  // [T, F]
-};
-
 // A block without caches. `seen` has the rows that it sees of each block before it.
 struct Block {
   at::Tensor token, condition;  // [], [C]

@@ -10,12 +10,8 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "drafter_service/engine/drafter_engine.h"
-#include "engine/program/local_device.h"
-#include "tests/support/golden_file.h"
-#include "tests/support/temp_folder.h"
+#include "tests/tools/train/served_drafter_fixture.h"
 #include "tools/train/models/anchors.h"
-#include "tools/train/models/drafter_files.h"
 #include "tools/train/models/eagle.h"
 
 namespace bastion::train {
@@ -23,22 +19,6 @@ namespace {
 
 constexpr int kSteps = 4;
 constexpr int kTextTokens = 40;
-
-// The features of one text.
-class TextFeatures final : public FeatureSource {
- public:
-  explicit TextFeatures(at::Tensor rows) : rows_(std::move(rows)) {}
-  absl::StatusOr<Features> Read(const FeatureRange& range, absl::Duration) override {
-    const at::Tensor part = rows_.narrow(0, range.first, range.count).contiguous();
-    Features features;
-    features.width = static_cast<int>(part.size(1));
-    features.bytes.assign(static_cast<const char*>(part.const_data_ptr()), part.nbytes());
-    return features;
-  }
-
- private:
-  const at::Tensor rows_;  // [T, F]
-};
 
 // EAGLE-3 without caches: every prediction is one forward over a whole text, as in
 // tests/parity/eagle_goldens.py.
@@ -117,98 +97,50 @@ struct EagleCase {
 
 void PrintTo(const EagleCase& test, std::ostream* out) { *out << test.name; }
 
-class TrainableEagleTest : public ::testing::TestWithParam<EagleCase> {
+class TrainableEagleTest : public ServedDrafterFixture,
+                           public ::testing::WithParamInterface<EagleCase> {
  protected:
   void SetUp() override {
-    at::set_num_threads(1);
-    at::manual_seed(7);
-    target_folder_ = testing::GoldenFolder(GetParam().golden) + "/target";
-    auto target = FrozenTarget::Load(target_folder_);
-    ASSERT_TRUE(target.ok()) << target.status();
-    target_ = *std::move(target);
+    ASSERT_NO_FATAL_FAILURE(LoadTarget(GetParam().golden, /*seed=*/7));
     DrafterShape shape = {.feature_layers = GetParam().feature_layers, .draft_steps = kSteps};
-    // Every third token.
-    for (int i = 0; i < GetParam().draft_vocabulary; ++i) shape.draft_tokens.push_back(3 * i + 1);
+    ChooseDraftTokens(GetParam().draft_vocabulary, shape);
     auto drafter = TrainableEagle::Create(target_, shape, /*seed=*/1);
     ASSERT_TRUE(drafter.ok()) << drafter.status();
     drafter_ = *std::move(drafter);
-    columns_ = shape.draft_tokens;
-    for (TokenId token = 0; shape.draft_tokens.empty() && token < vocabulary(); ++token) {
-      columns_.push_back(token);
-    }
     // No norm is the identity, and every weight is one of bf16.
     for (const Parameter& parameter : drafter_->parameters().all()) {
       at::Tensor values = parameter.value.detach();
       if (values.dim() == 1) values = values + 0.2 * at::randn(values.sizes());
       drafter_->parameters().Set(parameter.name, values.to(at::kBFloat16).to(at::kFloat));
     }
-    batch_.tokens = at::randint(vocabulary(), {2, kTextTokens}, at::kLong);
-    batch_.prompts = at::tensor({3, 9}).to(at::kLong);
-    batch_.lengths = at::tensor({kTextTokens, 33}).to(at::kLong);
-    const auto width = static_cast<int64_t>(drafter_->feature_layers().size()) * hidden();
-    batch_.features = at::randn({2, kTextTokens, width});
+    MakeTexts(kTextTokens, 33);
+    MakeFeatures(*drafter_);
     batch_.head_input = at::randn({2, kTextTokens, hidden()});
   }
 
-  [[nodiscard]] int vocabulary() const { return target_.config.dims.vocabulary; }
-  [[nodiscard]] int64_t hidden() const { return target_.config.dims.hidden; }
-
-  // Saves the drafter and loads it into the engine.
-  void Serve(FeatureSource& features) {
-    ASSERT_TRUE(SaveDrafter(*drafter_, folder_.path()).ok());
-    auto device = nn::OpenLocalDevice(1);
-    ASSERT_TRUE(device.ok()) << device.status();
-    device_ = *std::move(device);
-    drafter::DrafterOptions options;
-    options.drafter_folder = folder_.path();
-    options.target_folder = target_folder_;
-    options.engine = {nn::FormatsFor(WeightFormat::kF32), device_.device, /*kv_tokens=*/1024};
-    auto engine = drafter::DrafterEngine::Create(options, &features);
-    ASSERT_TRUE(engine.ok()) << engine.status();
-    engine_ = *std::move(engine);
-  }
-
-  // Compares each round of a chain after `anchor` with the log-probabilities [S, D].
-  void ExpectServed(const at::Tensor& text, int64_t anchor, const at::Tensor& log_q) {
-    const at::Tensor tokens = text.to(at::kInt).contiguous();
+  // Compares each round of a chain after `anchor` of the first text with the log-probabilities
+  // [S, D].
+  void ExpectServed(int64_t anchor, const at::Tensor& log_q) {
+    SCOPED_TRACE(anchor);
+    const at::Tensor tokens = batch_.tokens[0].to(at::kInt).contiguous();
     const TokenId* const ids = tokens.const_data_ptr<TokenId>();
-    Frontier frontier;
-    frontier.sequence = {static_cast<uint64_t>(anchor), 0};
-    frontier.committed = static_cast<Position>(anchor);
-    frontier.root = ids[anchor];
-    frontier.new_tokens.assign(ids, ids + anchor);
-    frontier.candidates = static_cast<int>(columns_.size());
+    Frontier frontier = FrontierAt(anchor);
     for (int step = 0; step < kSteps; ++step) {
+      SCOPED_TRACE(step);
       frontier.paths = {{ids + anchor + 1, ids + anchor + 1 + step}};
-      const auto drafts = engine_->Expand({frontier});
-      ASSERT_TRUE(drafts.ok()) << drafts.status();
-      ASSERT_TRUE(drafts->at(0).status.ok()) << drafts->at(0).status;
-      const Marginals& served = drafts->at(0).marginals.at(0);
+      Marginals served;
+      ASSERT_NO_FATAL_FAILURE(Draft(frontier, served));
       ASSERT_EQ(served.tokens.size(), columns_.size());
-      for (int rank = 0; rank < served.candidates; ++rank) {
-        const auto at = std::lower_bound(columns_.begin(), columns_.end(), served.token(0, rank));
-        ASSERT_TRUE(at != columns_.end() && *at == served.token(0, rank));
-        ASSERT_NEAR(log_q[step][at - columns_.begin()].item<float>(), served.log_prob(0, rank),
-                    1e-4)
-            << "step " << step << " after " << anchor << ", token " << *at;
-      }
+      ASSERT_NO_FATAL_FAILURE(ExpectPosition(served, 0, log_q[step]));
       frontier.new_tokens.clear();
     }
   }
 
-  testing::TempFolder folder_;
-  std::string target_folder_;
-  FrozenTarget target_;
   std::unique_ptr<TrainableEagle> drafter_;
-  std::vector<TokenId> columns_;  // The token of each column of the logits.
-  TextBatch batch_;
-  nn::LocalDevice device_;
-  std::unique_ptr<drafter::DrafterEngine> engine_;
 };
 
 TEST_P(TrainableEagleTest, EveryStepEqualsTheEnginesRoundOfAChain) {
-  TextFeatures features(batch_.features[0]);
-  ASSERT_NO_FATAL_FAILURE(Serve(features));
+  ASSERT_NO_FATAL_FAILURE(Serve(*drafter_));
   const at::NoGradGuard no_gradients;
   const std::vector<int64_t> anchors = {1, 2, 17, kTextTokens - kSteps};
   const at::Tensor places = at::tensor(anchors).unsqueeze(0);
@@ -216,7 +148,7 @@ TEST_P(TrainableEagleTest, EveryStepEqualsTheEnginesRoundOfAChain) {
       drafter_->Forward(batch_.features.narrow(0, 0, 1), batch_.tokens.narrow(0, 0, 1), places);
   const at::Tensor log_q = at::log_softmax(at::linear(rows, drafter_->head()), -1);
   for (size_t a = 0; a < anchors.size(); ++a) {
-    ExpectServed(batch_.tokens[0], anchors[a], log_q[0][static_cast<int64_t>(a)]);
+    ExpectServed(anchors[a], log_q[0][static_cast<int64_t>(a)]);
   }
 }
 
@@ -264,8 +196,7 @@ TEST_P(TrainableEagleTest, LossAndGradientsAreThoseOfAForwardWithoutCaches) {
 }
 
 TEST_P(TrainableEagleTest, TheEngineReadsWhatTheTrainerSaved) {
-  TextFeatures features(batch_.features[0]);
-  ASSERT_NO_FATAL_FAILURE(Serve(features));
+  ASSERT_NO_FATAL_FAILURE(Serve(*drafter_));
   EXPECT_EQ(engine_->feature_layers(), drafter_->feature_layers());
   EXPECT_TRUE(engine_->info().expands_nodes);
   const auto read = hub::ReadModelConfig(folder_.path());

@@ -4,18 +4,13 @@
 // After torch.h.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "drafter_service/engine/drafter_engine.h"
-#include "engine/program/local_device.h"
-#include "tests/support/golden_file.h"
-#include "tests/support/temp_folder.h"
-#include "tools/train/models/drafter_files.h"
+#include "tests/tools/train/served_drafter_fixture.h"
 #include "tools/train/models/medusa.h"
 #include "tools/train/models/parallelspec.h"
 
@@ -23,21 +18,6 @@ namespace bastion::train {
 namespace {
 
 constexpr int kDraftText = 36;  // Tokens.
-
-class DraftTextFeatures final : public FeatureSource {
- public:
-  explicit DraftTextFeatures(at::Tensor rows) : rows_(std::move(rows)) {}
-  absl::StatusOr<Features> Read(const FeatureRange& range, absl::Duration) override {
-    const at::Tensor part = rows_.narrow(0, range.first, range.count).contiguous();
-    Features features;
-    features.width = static_cast<int>(part.size(1));
-    features.bytes.assign(static_cast<const char*>(part.const_data_ptr()), part.nbytes());
-    return features;
-  }
-
- private:
-  const at::Tensor rows_;  // [T, F]
-};
 
 struct OnePassCase {
   std::string name;
@@ -48,30 +28,16 @@ struct OnePassCase {
 
 void PrintTo(const OnePassCase& test, std::ostream* out) { *out << test.name; }
 
-class OnePassTest : public ::testing::TestWithParam<OnePassCase> {
+class OnePassTest : public ServedDrafterFixture, public ::testing::WithParamInterface<OnePassCase> {
  protected:
   void SetUp() override {
-    at::set_num_threads(1);
-    at::manual_seed(11);
-    target_folder_ = testing::GoldenFolder(GetParam().golden) + "/target";
-    auto target = FrozenTarget::Load(target_folder_);
-    ASSERT_TRUE(target.ok()) << target.status();
-    target_ = *std::move(target);
+    ASSERT_NO_FATAL_FAILURE(LoadTarget(GetParam().golden, /*seed=*/11));
     shape_ = GetParam().shape;
-    // Every third token.
-    for (int i = 0; i < GetParam().draft_vocabulary; ++i) shape_.draft_tokens.push_back(3 * i + 1);
-    columns_ = shape_.draft_tokens;
-    for (TokenId token = 0; shape_.draft_tokens.empty() && token < vocabulary(); ++token) {
-      columns_.push_back(token);
-    }
-    batch_.tokens = at::randint(vocabulary(), {2, kDraftText}, at::kLong);
-    batch_.prompts = at::tensor({3, 9}).to(at::kLong);
-    batch_.lengths = at::tensor({kDraftText, 31}).to(at::kLong);
+    ChooseDraftTokens(GetParam().draft_vocabulary, shape_);
+    MakeTexts(kDraftText, 31);
   }
-  // A random row of features for each token.
-  void MakeFeatures(const TrainableDrafter& drafter) {
-    const auto layers = static_cast<int64_t>(drafter.feature_layers().size());
-    batch_.features = at::randn({2, kDraftText, layers * hidden()});
+  void MakeInputs(const TrainableDrafter& drafter) {
+    MakeFeatures(drafter);
     batch_.head_input = target_.HeadInput(batch_.features.narrow(2, 0, hidden()));
   }
   // No part is without effect, and every weight is one of bf16.
@@ -81,52 +47,21 @@ class OnePassTest : public ::testing::TestWithParam<OnePassCase> {
       drafter.parameters().Set(parameter.name, values.to(at::kBFloat16).to(at::kFloat));
     }
   }
-  [[nodiscard]] int vocabulary() const { return target_.config.dims.vocabulary; }
-  [[nodiscard]] int64_t hidden() const { return target_.config.dims.hidden; }
-
-  // Saves the drafter and loads it into the engine.
-  void Serve(const TrainableDrafter& drafter) {
-    ASSERT_TRUE(SaveDrafter(drafter, folder_.path()).ok());
-    auto device = nn::OpenLocalDevice(1);
-    ASSERT_TRUE(device.ok()) << device.status();
-    device_ = *std::move(device);
-    features_ = std::make_unique<DraftTextFeatures>(batch_.features[0]);
-    drafter::DrafterOptions options;
-    options.drafter_folder = folder_.path();
-    options.target_folder = target_folder_;
-    options.engine = {nn::FormatsFor(WeightFormat::kF32), device_.device, /*kv_tokens=*/1024};
-    auto engine = drafter::DrafterEngine::Create(options, features_.get());
-    ASSERT_TRUE(engine.ok()) << engine.status();
-    engine_ = *std::move(engine);
+  void ServeRootDrafter(const TrainableDrafter& drafter) {
+    ASSERT_NO_FATAL_FAILURE(Serve(drafter));
     EXPECT_EQ(engine_->feature_layers(), drafter.feature_layers());
     EXPECT_FALSE(engine_->info().expands_nodes);
   }
 
   // Compares what the engine drafts after `anchor` with logits [P, D].
   void ExpectServed(int64_t anchor, const at::Tensor& logits) {
+    SCOPED_TRACE(anchor);
     const at::Tensor log_q = at::log_softmax(logits, -1);
-    const at::Tensor tokens = batch_.tokens[0].to(at::kInt).contiguous();
-    const TokenId* const ids = tokens.const_data_ptr<TokenId>();
-    Frontier frontier;
-    frontier.sequence = {static_cast<uint64_t>(anchor), 0};
-    frontier.committed = static_cast<Position>(anchor);
-    frontier.root = ids[anchor];
-    frontier.new_tokens.assign(ids, ids + anchor);
-    frontier.candidates = static_cast<int>(columns_.size());
-    frontier.paths = {{}};
-    const auto drafts = engine_->Expand({frontier});
-    ASSERT_TRUE(drafts.ok()) << drafts.status();
-    ASSERT_TRUE(drafts->at(0).status.ok()) << drafts->at(0).status;
-    const Marginals& served = drafts->at(0).marginals.at(0);
+    Marginals served;
+    ASSERT_NO_FATAL_FAILURE(Draft(FrontierAt(anchor), served));
     ASSERT_EQ(served.positions, log_q.size(0));
-    ASSERT_EQ(served.candidates, static_cast<int>(columns_.size()));
     for (int p = 0; p < served.positions; ++p) {
-      for (int rank = 0; rank < served.candidates; ++rank) {
-        const auto at = std::lower_bound(columns_.begin(), columns_.end(), served.token(p, rank));
-        ASSERT_TRUE(at != columns_.end() && *at == served.token(p, rank));
-        ASSERT_NEAR(log_q[p][at - columns_.begin()].item<float>(), served.log_prob(p, rank), 1e-4)
-            << "position " << p << " after " << anchor << ", token " << *at;
-      }
+      ASSERT_NO_FATAL_FAILURE(ExpectPosition(served, p, log_q[p]));
     }
   }
 
@@ -147,15 +82,7 @@ class OnePassTest : public ::testing::TestWithParam<OnePassCase> {
     EXPECT_LT(losses.back().loss, 0.9 * losses.front().loss);
   }
 
-  testing::TempFolder folder_;
-  std::string target_folder_;
-  FrozenTarget target_;
   DrafterShape shape_;
-  std::vector<TokenId> columns_;  // The token of each column of the logits.
-  TextBatch batch_;
-  nn::LocalDevice device_;
-  std::unique_ptr<DraftTextFeatures> features_;
-  std::unique_ptr<drafter::DrafterEngine> engine_;
 };
 
 class TrainableParallelSpecTest : public OnePassTest {
@@ -165,7 +92,7 @@ class TrainableParallelSpecTest : public OnePassTest {
     auto drafter = TrainableParallelSpec::Create(target_, shape_, /*seed=*/1);
     ASSERT_TRUE(drafter.ok()) << drafter.status();
     drafter_ = *std::move(drafter);
-    MakeFeatures(*drafter_);
+    MakeInputs(*drafter_);
   }
   // [A, P, C]
   [[nodiscard]] at::Tensor Rows(const std::vector<int64_t>& anchors) const {
@@ -178,7 +105,7 @@ class TrainableParallelSpecTest : public OnePassTest {
 TEST_P(TrainableParallelSpecTest, TheForwardOfTrainingEqualsTheEngines) {
   const at::NoGradGuard no_gradients;
   Randomize(*drafter_);
-  ASSERT_NO_FATAL_FAILURE(Serve(*drafter_));
+  ASSERT_NO_FATAL_FAILURE(ServeRootDrafter(*drafter_));
   const std::vector<int64_t> anchors = {1, 2, 17, 17, kDraftText - 1};
   const at::Tensor logits = at::linear(Rows(anchors), drafter_->head());
   for (size_t a = 0; a < anchors.size(); ++a) {
@@ -217,7 +144,7 @@ class TrainableMedusaTest : public OnePassTest {
     ASSERT_TRUE(drafter.ok()) << drafter.status();
     drafter_ = *std::move(drafter);
     heads_ = shape_.positions > 0 ? shape_.positions : 4;
-    MakeFeatures(*drafter_);
+    MakeInputs(*drafter_);
   }
   // [P, V] The logits after `anchor`.
   [[nodiscard]] at::Tensor Logits(int64_t anchor) const {
@@ -235,7 +162,7 @@ class TrainableMedusaTest : public OnePassTest {
 TEST_P(TrainableMedusaTest, TheForwardOfTrainingEqualsTheEngines) {
   const at::NoGradGuard no_gradients;
   Randomize(*drafter_);
-  ASSERT_NO_FATAL_FAILURE(Serve(*drafter_));
+  ASSERT_NO_FATAL_FAILURE(ServeRootDrafter(*drafter_));
   for (const int64_t anchor : {1, 2, 17, kDraftText - 1}) ExpectServed(anchor, Logits(anchor));
 }
 

@@ -12,14 +12,10 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "drafter_service/engine/drafter_engine.h"
-#include "engine/program/local_device.h"
-#include "tests/support/golden_file.h"
-#include "tests/support/temp_folder.h"
 #include "tests/tools/train/plain_specblock.h"
+#include "tests/tools/train/served_drafter_fixture.h"
 #include "tools/train/models/anchors.h"
 #include "tools/train/models/block_loss.h"
-#include "tools/train/models/drafter_files.h"
 #include "tools/train/models/specblock.h"
 
 namespace bastion::train {
@@ -38,31 +34,19 @@ struct SpecBlockCase {
 
 void PrintTo(const SpecBlockCase& test, std::ostream* out) { *out << test.name; }
 
-class TrainableSpecBlockTest : public ::testing::TestWithParam<SpecBlockCase> {
+class TrainableSpecBlockTest : public ServedDrafterFixture,
+                               public ::testing::WithParamInterface<SpecBlockCase> {
  protected:
   void SetUp() override {
-    at::set_num_threads(1);
-    at::manual_seed(7);
-    target_folder_ = testing::GoldenFolder(GetParam().golden) + "/target";
-    auto target = FrozenTarget::Load(target_folder_);
-    ASSERT_TRUE(target.ok()) << target.status();
-    target_ = *std::move(target);
+    ASSERT_NO_FATAL_FAILURE(LoadTarget(GetParam().golden, /*seed=*/7));
     target_.head = target_.head.clone();
     target_.head[kLikely].mul_(4);
     shape_ = GetParam().shape;
-    // Every third token.
-    for (int i = 0; i < GetParam().draft_vocabulary; ++i) shape_.draft_tokens.push_back(3 * i + 1);
-    columns_ = shape_.draft_tokens;
-    for (TokenId token = 0; shape_.draft_tokens.empty() && token < vocabulary(); ++token) {
-      columns_.push_back(token);
-    }
+    ChooseDraftTokens(GetParam().draft_vocabulary, shape_);
     drafter_ = Make(shape_);
     ASSERT_NE(drafter_, nullptr);
-    batch_.tokens = at::randint(vocabulary(), {2, kTextTokens}, at::kLong);
-    batch_.prompts = at::tensor({3, 9}).to(at::kLong);
-    batch_.lengths = at::tensor({kTextTokens, 26}).to(at::kLong);
-    const auto width = static_cast<int64_t>(drafter_->feature_layers().size()) * hidden();
-    batch_.features = at::randn({2, kTextTokens, width});
+    MakeTexts(kTextTokens, 26);
+    MakeFeatures(*drafter_);
     batch_.head_input = at::randn({2, kTextTokens, hidden()});
   }
 
@@ -85,24 +69,7 @@ class TrainableSpecBlockTest : public ::testing::TestWithParam<SpecBlockCase> {
     return *std::move(drafter);
   }
 
-  [[nodiscard]] int vocabulary() const { return target_.config.dims.vocabulary; }
-  [[nodiscard]] int64_t hidden() const { return target_.config.dims.hidden; }
   [[nodiscard]] int64_t places() const { return shape_.positions > 0 ? shape_.positions : 4; }
-
-  // Saves the drafter and loads it into the engine.
-  void Serve(FeatureSource& features) {
-    ASSERT_TRUE(SaveDrafter(*drafter_, folder_.path()).ok());
-    auto device = nn::OpenLocalDevice(1);
-    ASSERT_TRUE(device.ok()) << device.status();
-    device_ = *std::move(device);
-    drafter::DrafterOptions options;
-    options.drafter_folder = folder_.path();
-    options.target_folder = target_folder_;
-    options.engine = {nn::FormatsFor(WeightFormat::kF32), device_.device, /*kv_tokens=*/1024};
-    auto engine = drafter::DrafterEngine::Create(options, &features);
-    ASSERT_TRUE(engine.ok()) << engine.status();
-    engine_ = *std::move(engine);
-  }
 
   // Compares one block of the engine with states [K, C].
   void ExpectBlock(const Marginals& served, const at::Tensor& states) const {
@@ -112,39 +79,26 @@ class TrainableSpecBlockTest : public ::testing::TestWithParam<SpecBlockCase> {
     const at::Tensor top = std::get<0>(logits.topk(drafter_->rank_top()));
     const at::Tensor classes = drafter_->RankLogits(normed, top).argmax(-1);
     ASSERT_EQ(served.positions, places());
-    ASSERT_EQ(served.candidates, static_cast<int>(columns_.size()));
     for (int k = 0; k < served.positions; ++k) {
       EXPECT_EQ(served.bucket(k), classes[k].item<int64_t>()) << "row " << k;
-      for (int rank = 0; rank < served.candidates; ++rank) {
-        const auto at = std::lower_bound(columns_.begin(), columns_.end(), served.token(k, rank));
-        ASSERT_TRUE(at != columns_.end() && *at == served.token(k, rank));
-        ASSERT_NEAR(log_q[k][at - columns_.begin()].item<float>(), served.log_prob(k, rank), 1e-4)
-            << "row " << k << ", token " << *at;
-      }
+      ASSERT_NO_FATAL_FAILURE(ExpectPosition(served, k, log_q[k]));
     }
   }
 
   // Expands the root, then the start of each later block, and compares each with its states
   // [1, 1, K, C]. `starts` are rows from 1.
-  void ExpectServed(const at::Tensor& text, int64_t anchor, const std::vector<int64_t>& starts,
+  void ExpectServed(int64_t anchor, const std::vector<int64_t>& starts,
                     const std::vector<at::Tensor>& states) const {
-    const at::Tensor tokens = text.to(at::kInt).contiguous();
+    const at::Tensor tokens = batch_.tokens[0].to(at::kInt).contiguous();
     const TokenId* const ids = tokens.const_data_ptr<TokenId>();
-    Frontier frontier;
-    frontier.sequence = {static_cast<uint64_t>(anchor), 0};
-    frontier.committed = static_cast<Position>(anchor);
-    frontier.root = ids[anchor];
-    frontier.new_tokens.assign(ids, ids + anchor);
-    frontier.candidates = static_cast<int>(columns_.size());
+    Frontier frontier = FrontierAt(anchor);
     std::vector<TokenId> path;
     int64_t token = anchor;
     for (size_t block = 0; block < states.size(); ++block) {
       SCOPED_TRACE(block);
       frontier.paths = {path};
-      const auto drafts = engine_->Expand({frontier});
-      ASSERT_TRUE(drafts.ok()) << drafts.status();
-      ASSERT_TRUE(drafts->at(0).status.ok()) << drafts->at(0).status;
-      const Marginals& served = drafts->at(0).marginals.at(0);
+      Marginals served;
+      ASSERT_NO_FATAL_FAILURE(Draft(frontier, served));
       ASSERT_NO_FATAL_FAILURE(ExpectBlock(served, states[block][0][0]));
       frontier.new_tokens.clear();
       if (block == starts.size()) break;
@@ -204,20 +158,12 @@ class TrainableSpecBlockTest : public ::testing::TestWithParam<SpecBlockCase> {
     return result;
   }
 
-  testing::TempFolder folder_;
-  std::string target_folder_;
-  FrozenTarget target_;
   DrafterShape shape_;
   std::unique_ptr<TrainableSpecBlock> drafter_;
-  std::vector<TokenId> columns_;  // The token of each column of the logits.
-  TextBatch batch_;
-  nn::LocalDevice device_;
-  std::unique_ptr<drafter::DrafterEngine> engine_;
 };
 
 TEST_P(TrainableSpecBlockTest, BlocksFromEveryStartEqualTheEngines) {
-  TextFeatures features(batch_.features[0]);
-  ASSERT_NO_FATAL_FAILURE(Serve(features));
+  ASSERT_NO_FATAL_FAILURE(Serve(*drafter_));
   const at::NoGradGuard no_gradients;
   for (const int64_t anchor : {int64_t{1}, int64_t{2}, int64_t{17}, kTextTokens - 2 * places()}) {
     for (int64_t start = 1; start <= places(); ++start) {
@@ -228,7 +174,7 @@ TEST_P(TrainableSpecBlockTest, BlocksFromEveryStartEqualTheEngines) {
           drafter_->Forward(batch_.features.narrow(0, 0, 1), batch_.tokens.narrow(0, 0, 1),
                             at::full({1, 1}, anchor, at::kLong), starts);
       ASSERT_EQ(states.size(), 3u);
-      ASSERT_NO_FATAL_FAILURE(ExpectServed(batch_.tokens[0], anchor, starts, states));
+      ASSERT_NO_FATAL_FAILURE(ExpectServed(anchor, starts, states));
     }
   }
 }
@@ -318,8 +264,7 @@ TEST_P(TrainableSpecBlockTest, TheRankHeadLearnsAloneFromItsStep) {
 }
 
 TEST_P(TrainableSpecBlockTest, TheEngineReadsWhatTheTrainerSaved) {
-  TextFeatures features(batch_.features[0]);
-  ASSERT_NO_FATAL_FAILURE(Serve(features));
+  ASSERT_NO_FATAL_FAILURE(Serve(*drafter_));
   EXPECT_EQ(engine_->feature_layers(), drafter_->feature_layers());
   EXPECT_TRUE(engine_->info().expands_nodes);
   EXPECT_EQ(engine_->info().positions, places());
