@@ -18,7 +18,6 @@ make_goldens.py describes the tensors of the targets and those of DFlash drafter
                                 before it, in its first row; its other rows are 0
 """
 
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,9 +25,10 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
 
+import drafter_parts
 import family_goldens
+from drafter_parts import rope
 from eagle_goldens import DRAFT_CONTEXT, QWEN3_TARGET
 
 MASK = 2
@@ -225,11 +225,9 @@ def write_drafter(case: DFlash2, target: torch.nn.Module, folder: Path) -> dict[
     if case.flat:
         weights["embed_tokens.weight"] = target.get_input_embeddings().weight.detach().clone()
         weights["lm_head.weight"] = target.get_output_embeddings().weight.detach().clone()
-    stored = {name: tensor.to(torch.bfloat16) for name, tensor in weights.items()}
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(case.config, indent=2) + "\n")
-    save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})
-    return {name: tensor.float() for name, tensor in stored.items()}
+    stored, weights = drafter_parts.round_weights(weights, torch.bfloat16)
+    drafter_parts.write_checkpoint(folder, case.config, stored)
+    return weights
 
 
 class Drafter:
@@ -262,14 +260,6 @@ class Drafter:
             rows.append(torch.stack([factors[i, tap] * z[i - tap] for tap in taps]).sum(0))
         return torch.stack(rows)
 
-    def rotate(self, x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        """Half-split RoPE of x [rows, heads, d] at positions [rows]."""
-        a, b = x.chunk(2, -1)
-        pairs = a.shape[-1]
-        frequencies = self.decoder["rope_parameters"]["rope_theta"] ** (-torch.arange(pairs) / pairs)
-        angle = positions.float()[:, None, None] * frequencies
-        return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], -1)
-
     def visible(self, layer: int, positions: torch.Tensor, context: int) -> torch.Tensor:
         """Mask [block, context + block] of the rows that each row of the block sees."""
         queries, keys = positions[context:, None], positions[None, :]
@@ -284,8 +274,9 @@ class Drafter:
         rows = torch.cat([context, x])
         q = self.matmul(x, f"{p}q_proj").unflatten(-1, (-1, d))
         k, v = (self.matmul(rows, f"{p}{name}_proj").unflatten(-1, (-1, d)) for name in "kv")
-        q = self.rotate(self.norm(q, f"{p}q_norm"), positions[n:])
-        k = self.rotate(self.norm(k, f"{p}k_norm"), positions)
+        theta = self.decoder["rope_parameters"]["rope_theta"]
+        q = rope(self.norm(q, f"{p}q_norm"), positions[n:], theta)
+        k = rope(self.norm(k, f"{p}k_norm"), positions, theta)
         group = q.shape[1] // k.shape[1]
         k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
         scores = torch.einsum("qhd,khd->hqk", q, k) / math.sqrt(d)

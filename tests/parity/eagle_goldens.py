@@ -14,7 +14,6 @@ make_goldens.py describes the tensors of the targets. D: draft vocabulary, N: tr
     draft_logits_i [N + 1, D]                      the drafter's logits after each token of the tree
 """
 
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -22,9 +21,10 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
 
+import drafter_parts
 import family_goldens
+from drafter_parts import rope
 
 HIDDEN, VOCABULARY, LAYERS = 32, 160, 8
 DEFAULT_LAYER_IDS = (1, LAYERS // 2 - 1, LAYERS - 4)
@@ -256,16 +256,9 @@ def write_drafter(case: Eagle, folder: Path) -> dict[str, torch.Tensor]:
     weights["lm_head.weight"] = 0.4 * torch.randn(case.draft_vocabulary, HIDDEN)
     if case.own_embedding:
         weights["embed_tokens.weight"] = 0.4 * torch.randn(VOCABULARY, HIDDEN)
-    stored = {name: tensor.to(case.dtype) for name, tensor in weights.items()}
-    weights = {name: tensor.float() for name, tensor in stored.items()}
-    if case.draft_vocabulary < VOCABULARY:
-        ids = torch.randperm(VOCABULARY)[: case.draft_vocabulary].sort().values
-        weights["d2t"] = ids - torch.arange(case.draft_vocabulary)
-        weights["t2d"] = torch.zeros(VOCABULARY, dtype=torch.bool).index_fill(0, ids, True)
-        stored.update({"d2t": weights["d2t"], "t2d": weights["t2d"]})
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(case.config, indent=2) + "\n")
-    save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})
+    stored, weights = drafter_parts.round_weights(weights, case.dtype)
+    drafter_parts.add_draft_tokens([stored, weights], case.draft_vocabulary, VOCABULARY)
+    drafter_parts.write_checkpoint(folder, case.config, stored)
     return weights
 
 
@@ -300,10 +293,7 @@ class Drafter:
         norm = f"{self.case.prefix}self_attn.{name}_norm"
         if f"{norm}.weight" in self.weights:
             x = self.norm(x, norm)
-        a, b = x.chunk(2, -1)
-        pairs = a.shape[-1]
-        angle = torch.arange(len(x)).float()[:, None, None] * rope_theta(self.block) ** (-torch.arange(pairs) / pairs)
-        return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], -1)
+        return rope(x, torch.arange(len(x)), rope_theta(self.block))
 
     def attention(self, x: torch.Tensor) -> torch.Tensor:
         q, k, v = self.rotate(self.heads(x, "q"), "q"), self.rotate(self.heads(x, "k"), "k"), self.heads(x, "v")

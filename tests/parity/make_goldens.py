@@ -39,6 +39,7 @@ import family_goldens
 import medusa_goldens
 import parallel_goldens
 import specblock_goldens
+from drafter_parts import rope
 
 GOLDENS = Path(__file__).resolve().parent / "goldens"
 TOKENS, NODES, MAX_DEPTH = 40, 20, 7
@@ -235,14 +236,6 @@ def write_json(path: Path, value: dict) -> None:
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * weight
-
-
-def rope(x: torch.Tensor, positions: torch.Tensor, theta: float) -> torch.Tensor:
-    """Applies RoPE in its half-split form to x [rows, heads, D] with absolute positions [rows]."""
-    half = x.shape[-1] // 2
-    angle = positions.float()[:, None, None] * theta ** (-torch.arange(half) / half)
-    a, b = x[..., :half], x[..., half:]
-    return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], -1)
 
 
 def visible(config: dict, layer: int, positions: torch.Tensor, context: int) -> torch.Tensor:

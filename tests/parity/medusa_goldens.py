@@ -11,7 +11,6 @@ make_goldens.py describes the tensors of the targets. P: heads, V: vocabulary.
     marginal_logits_i [P, V]    the logits of the heads
 """
 
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,8 +18,8 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
 
+import drafter_parts
 import family_goldens
 from eagle_goldens import DRAFT_CONTEXT, HIDDEN, LLAMA_TARGET, QWEN3_TARGET, TOKENS, VOCABULARY
 
@@ -80,11 +79,9 @@ def write_heads(case: Medusa, folder: Path) -> dict[str, torch.Tensor]:
             weights[f"{name}.bias"] = 0.3 * torch.randn(HIDDEN)
         if case.own_matrices:
             weights[f"{case.prefix}{head}.{case.blocks}.weight"] = 0.4 * torch.randn(VOCABULARY, HIDDEN)
-    stored = {name: tensor.to(torch.bfloat16) for name, tensor in weights.items()}
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(case.config, indent=2) + "\n")
-    save_file(stored, folder / case.file, metadata={"format": "pt"})
-    return {name: tensor.float() for name, tensor in stored.items()}
+    stored, weights = drafter_parts.round_weights(weights, torch.bfloat16)
+    drafter_parts.write_checkpoint(folder, case.config, stored, case.file)
+    return weights
 
 
 class Heads:

@@ -14,7 +14,6 @@ make_goldens.py describes the tensors of the targets. D: draft vocabulary, P: pr
     marginal_logits_i [P, D]    the drafter's logits for the P tokens after the root
 """
 
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,10 +21,11 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
 
+import drafter_parts
 import eagle_goldens
 import family_goldens
+from drafter_parts import rope
 from eagle_goldens import DRAFT_CONTEXT, HIDDEN, LLAMA_TARGET, QWEN3_TARGET, VOCABULARY, head_dim, llama_block
 
 MASK_TOKEN = 7
@@ -111,16 +111,9 @@ def write_drafter(case: Parallel, folder: Path) -> dict[str, torch.Tensor]:
     weights["mask_hidden"] = torch.randn(1, 1, width)
     if case.own_embedding:
         weights["embed_tokens.weight"] = 0.4 * torch.randn(VOCABULARY, HIDDEN)
-    stored = {name: tensor.to(case.dtype) for name, tensor in weights.items()}
-    weights = {name: tensor.float() for name, tensor in stored.items()}
-    if case.draft_vocabulary < VOCABULARY:
-        ids = torch.randperm(VOCABULARY)[: case.draft_vocabulary].sort().values
-        weights["d2t"] = ids - torch.arange(case.draft_vocabulary)
-        weights["t2d"] = torch.zeros(VOCABULARY, dtype=torch.bool).index_fill(0, ids, True)
-        stored.update({"d2t": weights["d2t"], "t2d": weights["t2d"]})
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(case.config, indent=2) + "\n")
-    save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})
+    stored, weights = drafter_parts.round_weights(weights, case.dtype)
+    drafter_parts.add_draft_tokens([stored, weights], case.draft_vocabulary, VOCABULARY)
+    drafter_parts.write_checkpoint(folder, case.config, stored)
     return weights
 
 
@@ -129,18 +122,11 @@ class ParallelDrafter(eagle_goldens.Drafter):
 
     case: Parallel
 
-    def rotated(self, x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        """Half-split RoPE of x [rows, heads, d]."""
-        a, b = x.chunk(2, -1)
-        pairs = a.shape[-1]
-        frequencies = eagle_goldens.rope_theta(self.block) ** (-torch.arange(pairs) / pairs)
-        angle = positions.float()[:, None, None] * frequencies
-        return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], -1)
-
     def attend(self, x: torch.Tensor, layer: int, anchors: torch.Tensor, depths: torch.Tensor) -> torch.Tensor:
         p = f"{self.case.block_prefix(layer)}self_attn."
         q, k, v = (self.matmul(x, f"{p}{name}_proj").unflatten(-1, (-1, head_dim(self.block))) for name in "qkv")
-        q, k = self.rotated(q, anchors + depths), self.rotated(k, anchors + depths)
+        theta = eagle_goldens.rope_theta(self.block)
+        q, k = rope(q, anchors + depths, theta), rope(k, anchors + depths, theta)
         group = q.shape[1] // k.shape[1]
         k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
         scores = torch.einsum("qhd,khd->hqk", q, k) / math.sqrt(q.shape[-1])

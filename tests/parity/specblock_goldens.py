@@ -27,7 +27,6 @@ The tokens of the rows before start_row_i are the likeliest ones of these rows. 
 rank_logits_i and start_ranks_i are absent.
 """
 
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,9 +34,10 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
 
+import drafter_parts
 import family_goldens
+from drafter_parts import rope
 from eagle_goldens import (
     DEFAULT_LAYER_IDS,
     DRAFT_CONTEXT,
@@ -199,16 +199,9 @@ def write_drafter(case: SpecBlock, folder: Path) -> dict[str, torch.Tensor]:
     if case.ranks:  # The rank features have large means, which would choose one class for all rows.
         weights["rank_head.0.weight"][:, HIDDEN:] *= 0.2
     weights["lm_head.weight"] = 0.4 * torch.randn(case.draft_vocabulary, HIDDEN)
-    stored = {name: tensor.to(case.dtype) for name, tensor in weights.items()}
-    weights = {name: tensor.float() for name, tensor in stored.items()}
-    if case.draft_vocabulary < VOCABULARY:
-        ids = torch.randperm(VOCABULARY)[: case.draft_vocabulary].sort().values
-        weights["d2t"] = ids - torch.arange(case.draft_vocabulary)
-        weights["t2d"] = torch.zeros(VOCABULARY, dtype=torch.bool).index_fill(0, ids, True)
-        stored.update({"d2t": weights["d2t"], "t2d": weights["t2d"]})
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(case.config, indent=2) + "\n")
-    save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})
+    stored, weights = drafter_parts.round_weights(weights, case.dtype)
+    drafter_parts.add_draft_tokens([stored, weights], case.draft_vocabulary, VOCABULARY)
+    drafter_parts.write_checkpoint(folder, case.config, stored)
     return weights
 
 
@@ -262,18 +255,11 @@ class Drafter:
         previous = torch.cat([x[:, :1], x[:, :-1]], 1)
         return self.matmul(torch.cat([x, previous], -1), f"shift_proj.{layer - 1}")
 
-    def rotate(self, x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        """Half-split RoPE of x [rows, heads, d] at positions [rows]."""
-        a, b = x.chunk(2, -1)
-        pairs = a.shape[-1]
-        frequencies = rope_theta(self.config) ** (-torch.arange(pairs) / pairs)
-        angle = positions.float()[:, None, None] * frequencies
-        return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], -1)
-
     def attention(self, x: torch.Tensor, layer: int, positions: torch.Tensor, sees: torch.Tensor) -> torch.Tensor:
         p = f"layers.{layer}.self_attn."
         q, k, v = (self.matmul(x, f"{p}{name}_proj").unflatten(-1, (-1, head_dim(self.config))) for name in "qkv")
-        q, k = self.rotate(q, positions), self.rotate(k, positions)
+        theta = rope_theta(self.config)
+        q, k = rope(q, positions, theta), rope(k, positions, theta)
         group = q.shape[1] // k.shape[1]
         k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
         scores = torch.einsum("qhd,khd->hqk", q, k) / math.sqrt(q.shape[-1])
