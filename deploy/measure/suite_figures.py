@@ -131,7 +131,6 @@ def _cycle_figures(requests: list[dict]) -> dict:
         "tau": ratio(sum(committed), len(committed)),
         "nodes": ratio(sum(nodes), len(nodes)),
         "acceptance_rate": ratio(sum(column("accepted")), sum(nodes)),
-        "level_rate": ratio(sum(column("accepted")), sum(map(len, column("offered")))),
         "committed_lengths": [list(entry) for entry in sorted(Counter(committed).items())],
         "depths": _depths(column("offered"), column("accepted")),
         "expected_length": _correlation(lengths(requests)),

@@ -18,6 +18,7 @@ class NotASuite(Exception):
 
 def results(measurements: dict) -> dict:
     """The content of results.json, with one panel."""
+    set_limits(measurements["suite"], measurements["runs"])
     panel = {key: measurements[key] for key in ("device", "target", "drafter", "mode", "same_texts", "latency")}
     panel |= {"figures": suite_figures(measurements), "runs": _runs(measurements)}
     return {"suite": measurements["suite"], "panels": [panel]}
@@ -32,7 +33,7 @@ def markdown(results: dict) -> str:
     text += "".join(f"- {statement}\n" for statement in suite["reported"])
     if suite["policies"]:
         text += (
-            f"\nAt most {suite['max_new_tokens']} new tokens. Warm-up prompts per policy: {suite['warmup']}. "
+            f"\nAt most {', '.join(map(str, suite['max_new_tokens']))} new tokens. Warm-up prompts per policy: {suite['warmup']}. "
             f"Rounds: {suite['rounds']}. Seeds: {len(suite['seeds'])}.\n"
         )
     return text + "".join(_panel_markdown(suite, panel) for panel in results["panels"])
@@ -69,7 +70,17 @@ def _read(file: Path) -> dict:
     panels = found.get("panels") if isinstance(found, dict) else None
     if not panels or "name" not in found.get("suite", {}) or not all(key in panel for panel in panels for key in PANEL):
         raise NotASuite(f"{file}: not the results of a suite (it lacks the suite or the figures of a panel)")
+    set_limits(found["suite"], [row for panel in panels for row in panel["figures"]])
     return found
+
+
+def set_limits(suite: dict, rows: list[dict]) -> None:
+    """Files of release 0.2 have one limit of new tokens, in the suite alone. Adds it to the rows."""
+    limit = suite["max_new_tokens"]
+    if isinstance(limit, int):
+        suite["max_new_tokens"] = [limit]
+        for row in rows:
+            row["max_new_tokens"] = limit
 
 
 def _panel_markdown(suite: dict, panel: dict) -> str:

@@ -107,6 +107,29 @@ class MergeTest(ScriptTest):
         self.run_script(folder)
         return folder
 
+    def test_reports_of_the_release_before_have_one_limit_of_new_tokens(self):
+        run = suite_run()
+        del run["max_new_tokens"]
+        written = suite([run], {"p0": "math"})
+        written["suite"]["tables"] = ["generation"]
+        old = self.measure("suite", written, "old")
+        status, said = self.run_script(old)
+        self.assertEqual(status, 0, said)
+        self.assertIn("At most 4 new tokens.", said)
+        results = json.loads((self.folder / "old/results.json").read_text())
+        results["suite"]["max_new_tokens"] = 4
+        for row in results["panels"][0]["figures"]:
+            del row["max_new_tokens"]
+        (self.folder / "old/results.json").write_text(json.dumps(results))
+        status, said = self.run_script("--merge", old)
+        self.assertEqual(status, 0, said)
+        self.assertIn("At most 4 new tokens.", said)
+
+    def test_a_list_of_limits_is_written_out(self):
+        written = suite([suite_run()], {"p0": "math"})
+        written["suite"]["max_new_tokens"] = [100, 500]
+        self.assertIn("At most 100, 500 new tokens.", suite_report.markdown(suite_report.results(written)))
+
     def test_a_merged_report_has_a_panel_per_machine(self):
         folders = [self.report_of(name, device=f"{name} machine") for name in ("small", "large")]
         status, said = self.run_script("--merge", *folders, "--report", str(self.folder / "both"))

@@ -25,7 +25,6 @@ def row(policy: str, dataset: str, speedup: float, tau: float) -> dict:
         "tau": tau,
         "nodes": 28.0,
         "acceptance_rate": 0.5,
-        "level_rate": 0.75,
         "peak_memory_bytes": 2000000,
         "seconds": stages | {"ttft": 0.25},
         "committed_lengths": [[1, 1], [3, 3]],
