@@ -69,6 +69,7 @@ TEST_F(ConsoleTest, AViewerSeesCyclesAndRequestsButNoText) {
   StartAndServe();
   State();  // A viewer is there.
   ASSERT_EQ(Post(R"({"prompt": "SECRET", "max_new_tokens": 40, "policy": "fixed:4"})").status, 200);
+  ASSERT_TRUE(AwaitIdle());  // The answer may arrive before the end of its last cycle.
   const json state = State();
   const size_t cycles = state["cycles"]["number"].size();
   ASSERT_GT(cycles, 0u);
@@ -94,6 +95,7 @@ TEST_F(ConsoleTest, WithShowTextTreesHaveTheTextOfTheirTokens) {
   StartAndServe(/*show_text=*/true);
   State();
   ASSERT_EQ(Post(R"({"prompt": "ABC", "max_new_tokens": 40, "policy": "fixed:4"})").status, 200);
+  ASSERT_TRUE(AwaitIdle());  // The answer may arrive before the end of its last cycle.
   const json state = State();
   const json& tree = state["requests"][0]["tree"];
   ASSERT_TRUE(tree.contains("texts")) << tree;
