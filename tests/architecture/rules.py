@@ -187,6 +187,7 @@ MAY_INCLUDE = {
         "orchestrator/prior",
         "verifier_service/engine",
     ],
+    "tools/sampling": [*_DATA],
     "tools/bench": [
         *_DATA,
         "client/cpp",
@@ -214,6 +215,7 @@ MAY_INCLUDE = {
         "orchestrator/tree",
         "tools/bench",
         "tools/inprocess",
+        "tools/sampling",
     ],
     "tools/doctor": [
         "client/cpp",

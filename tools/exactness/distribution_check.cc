@@ -4,8 +4,8 @@
 
 #include "common/base/status.h"
 #include "orchestrator/tree/best_first.h"
-#include "tools/exactness/target_distribution.h"
 #include "tools/exactness/walk_outcomes.h"
+#include "tools/sampling/target_distribution.h"
 
 namespace bastion {
 namespace {

@@ -3,7 +3,7 @@
 #include "common/base/random.h"
 #include "common/base/status.h"
 #include "tools/exactness/log_prob_source.h"
-#include "tools/exactness/target_distribution.h"
+#include "tools/sampling/target_distribution.h"
 
 namespace bastion {
 namespace {

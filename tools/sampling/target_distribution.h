@@ -1,7 +1,7 @@
 // The target's distribution of the next token, before and after the rules of the keyed choice. This
 // is an independent, simple implementation in double precision, used to check the engine.
-#ifndef BASTION_TOOLS_EXACTNESS_TARGET_DISTRIBUTION_H_
-#define BASTION_TOOLS_EXACTNESS_TARGET_DISTRIBUTION_H_
+#ifndef BASTION_TOOLS_SAMPLING_TARGET_DISTRIBUTION_H_
+#define BASTION_TOOLS_SAMPLING_TARGET_DISTRIBUTION_H_
 
 #include <vector>
 
@@ -10,6 +10,11 @@
 #include "common/stages/stages.h"
 
 namespace bastion {
+
+// The log-probability of every token [V] in the report of one choice. DATA_LOSS if a token is
+// missing.
+[[nodiscard]] absl::StatusOr<std::vector<double>> AllLogProbs(const TokenLogprobs& reported,
+                                                              int vocabulary);
 
 // The target's own log-probability of every token [V] after `prefix`, by plain decoding without a
 // tree. Opens and closes the sequence `scratch`. Errors: those of the verifier, DATA_LOSS if it
@@ -27,4 +32,4 @@ namespace bastion {
 
 }  // namespace bastion
 
-#endif  // BASTION_TOOLS_EXACTNESS_TARGET_DISTRIBUTION_H_
+#endif  // BASTION_TOOLS_SAMPLING_TARGET_DISTRIBUTION_H_

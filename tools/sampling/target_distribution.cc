@@ -1,4 +1,4 @@
-#include "tools/exactness/target_distribution.h"
+#include "tools/sampling/target_distribution.h"
 
 #include <algorithm>
 #include <cmath>
@@ -18,19 +18,8 @@ absl::StatusOr<std::vector<double>> ReadLogProbs(Verifier& verifier, SequenceId 
   ASSIGN_OR_RETURN(const VerifyResult result,
                    verifier.Verify({VerifyItem{id, cached, DraftTree(prefix.back())}}, {}));
   RETURN_IF_ERROR(result.outcomes.at(0).status);
-  const Acceptance& acceptance = result.outcomes[0].acceptance;
-  std::vector<double> log_probs(vocabulary, std::numeric_limits<double>::quiet_NaN());
-  if (!acceptance.logprobs.empty()) {
-    for (const auto& [token, value] : acceptance.logprobs[0].top) {
-      if (token >= 0 && token < vocabulary) log_probs[token] = value;
-    }
-  }
-  const bool all = std::none_of(log_probs.begin(), log_probs.end(),
-                                [](double value) { return std::isnan(value); });
-  if (all) return log_probs;
-  return absl::DataLossError(
-      absl::StrCat("the verifier did not report the log-probabilities of all ", vocabulary,
-                   " tokens after a prefix of ", prefix.size()));
+  const std::vector<TokenLogprobs>& reported = result.outcomes[0].acceptance.logprobs;
+  return AllLogProbs(reported.empty() ? TokenLogprobs() : reported[0], vocabulary);
 }
 
 // A distribution over the tokens, in order of decreasing probability, that can be truncated.
@@ -84,6 +73,18 @@ class TruncatedDistribution {
 };
 
 }  // namespace
+
+absl::StatusOr<std::vector<double>> AllLogProbs(const TokenLogprobs& reported, int vocabulary) {
+  std::vector<double> log_probs(vocabulary, std::numeric_limits<double>::quiet_NaN());
+  for (const auto& [token, value] : reported.top) {
+    if (token >= 0 && token < vocabulary) log_probs[token] = value;
+  }
+  const bool all = std::none_of(log_probs.begin(), log_probs.end(),
+                                [](double value) { return std::isnan(value); });
+  if (all) return log_probs;
+  return absl::DataLossError(absl::StrCat(
+      "the verifier did not report the log-probabilities of all ", vocabulary, " tokens"));
+}
 
 absl::StatusOr<std::vector<double>> NextLogProbs(Verifier& verifier, SequenceId scratch,
                                                  absl::Span<const TokenId> prefix) {
