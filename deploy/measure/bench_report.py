@@ -6,8 +6,8 @@
     bench_report.py --merge FOLDER... [--report OUT]    joins reports of one suite, made on several machines
 
 The report of a comparison and of a suite is results.json (figures for programs), report.md, and plots (plots.py, with
-matplotlib); that of --roofline is roofline.json and roofline.md, and that of --replay is replay.json. The tables are also
-printed. README.md describes measurements.json.
+matplotlib). That of --roofline is roofline.json and roofline.md, that of --rejection_sampling is rejection_sampling.json and
+rejection_sampling.md, and that of --replay is replay.json. The tables are also printed. README.md describes measurements.json.
 """
 
 import argparse
@@ -63,7 +63,13 @@ def replay(measurements: dict) -> Report:
     return Report(bench_tables.replay(measurements), {"replay.json": _dump(measurements)})
 
 
-KINDS: dict[str, Callable[[dict], Report]] = {each.__name__: each for each in (comparison, suite, roofline, replay)}
+def rejection_sampling(measurements: dict) -> Report:
+    text = bench_tables.rejection_sampling(measurements)
+    return Report(text, {"rejection_sampling.json": _dump(measurements), "rejection_sampling.md": text})
+
+
+_MAKERS = (comparison, suite, roofline, replay, rejection_sampling)
+KINDS: dict[str, Callable[[dict], Report]] = {each.__name__: each for each in _MAKERS}
 
 
 def _dump(content: dict) -> str:

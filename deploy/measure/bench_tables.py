@@ -1,8 +1,11 @@
-"""The tables of bastion-bench's two small reports: --roofline and --replay."""
+"""The tables of bastion-bench's small reports: --roofline, --replay and --rejection_sampling."""
 
-from report import table
+import itertools
+
+from report import number, percent, table
 
 RATE = "_flops_per_second"  # The end of a key. Before it: the weights' format.
+SUMS = ("reached", "accepted", "overlap", "top")  # Sums over the cycles that reached a position.
 
 
 def roofline(measurements: dict) -> str:
@@ -49,3 +52,56 @@ def replay(measurements: dict) -> str:
         + table(["estimator", "RMSE ms", "median error", "p95 error", "regret tokens/s", "regret"], rows)
         + "\n"
     )
+
+
+def rejection_sampling(measurements: dict) -> str:
+    """τ and acceptance of chains by the keyed choice, and by rejection sampling (SpS). Then the same for each position."""
+    rows, by_position = [], []
+    for chain in measurements["chains"]:
+        keyed, sampled = chain["keyed"], chain["sampled"]
+        rows.append(
+            [
+                chain["policy"],
+                number(_mean(keyed["committed"], keyed["cycles"])),
+                *_shares(_total(keyed), "accepted", "top", "overlap"),
+                number(_mean(sampled["committed"], sampled["cycles"])),
+                *_shares(_total(sampled), "accepted", "overlap"),
+                str(sampled["cycles"]),
+            ]
+        )
+        for position, (by_key, by_ratio) in enumerate(
+            itertools.zip_longest(keyed["positions"], sampled["positions"], fillvalue=dict.fromkeys(SUMS, 0)), start=1
+        ):
+            by_position.append(
+                [
+                    chain["policy"],
+                    str(position),
+                    str(by_key["reached"]),
+                    *_shares(by_key, "accepted", "top", "overlap"),
+                    str(by_ratio["reached"]),
+                    *_shares(by_ratio, "accepted", "overlap"),
+                ]
+            )
+    settings = measurements["settings"]
+    by_key = ["accepted", "p(argmax q)", "Σ min(p, q)"]
+    by_ratio = ["accepted", "Σ min(p, q)"]
+    return (
+        f"{measurements['device']}: {measurements['target']} with {measurements['drafter']}, "
+        f"T = {settings['temperature']:g}, seed {settings['seed']}\n\n"
+        + table(["policy", "keyed τ", *by_key, "SpS τ", *by_ratio, "SpS cycles"], rows)
+        + "\n\n"
+        + table(["policy", "position", "keyed: reached", *by_key, "SpS: reached", *by_ratio], by_position)
+        + "\n"
+    )
+
+
+def _mean(part: float, count: int) -> float | None:
+    return part / count if count else None
+
+
+def _total(sums: dict) -> dict:
+    return {key: sum(position[key] for position in sums["positions"]) for key in SUMS}
+
+
+def _shares(position: dict, *keys: str) -> list[str]:
+    return [percent(_mean(position[key], position["reached"])) for key in keys]

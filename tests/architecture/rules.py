@@ -202,7 +202,9 @@ MAY_INCLUDE = {
         "orchestrator/policy",
         "orchestrator/prior",
         "orchestrator/profile",
+        "orchestrator/tree",
         "tools/inprocess",
+        "tools/sampling",
     ],
     "tools/exactness": [
         *_DATA,

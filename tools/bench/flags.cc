@@ -139,6 +139,8 @@ ABSL_FLAG(std::vector<std::string>, rows,
           (std::vector<std::string>{"1", "2", "4", "8", "16", "32", "64", "128"}),
           "With --roofline: rows of a verify forward, separated by commas.");
 ABSL_FLAG(bool, rounding, false, "Only compare the int8 target with the bf16 target.");
+ABSL_FLAG(bool, rejection_sampling, false,
+          "Only compare the keyed acceptance of chains with rejection sampling (linear:K, chain).");
 
 namespace bastion {
 namespace {
@@ -146,6 +148,7 @@ namespace {
 // Live requests of a load. Through services, each has a thread in this process.
 constexpr int kMaxLive = 4096;
 constexpr char kDefaultPolicies[] = "ar,chain,fixed:16,fixed:64,adaptive";
+constexpr char kDefaultChains[] = "linear:4,linear:6";
 constexpr int kDefaultNewTokens = 128;
 constexpr int kThreads = 2;  // Without --threads.
 
@@ -167,7 +170,7 @@ absl::StatusOr<std::vector<Number>> ParseNumbers(const std::string& flag,
   return numbers;
 }
 
-absl::Status AtLeast(const char* flag, std::optional<int> value, int least) {
+absl::Status AtLeast(const char* flag, std::optional<int64_t> value, int least) {
   if (!value.has_value() || *value >= least) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(flag, " is ", *value, "; it must be at least ", least));
@@ -181,10 +184,7 @@ absl::Status CheckCounts() {
   RETURN_IF_ERROR(AtLeast("--max_rows", absl::GetFlag(FLAGS_max_rows), 2));
   RETURN_IF_ERROR(AtLeast("--kv_tokens", absl::GetFlag(FLAGS_kv_tokens), 1));
   RETURN_IF_ERROR(AtLeast("--draft_vocabulary", absl::GetFlag(FLAGS_draft_vocabulary), 0));
-  if (absl::GetFlag(FLAGS_feature_bytes) < 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--feature_bytes is ", absl::GetFlag(FLAGS_feature_bytes), "; it must not be negative"));
-  }
+  RETURN_IF_ERROR(AtLeast("--feature_bytes", absl::GetFlag(FLAGS_feature_bytes), 0));
   return AtLeast("--prompts_per_dataset", absl::GetFlag(FLAGS_prompts_per_dataset), 0);
 }
 
@@ -200,10 +200,8 @@ absl::Status CheckLoadFlags() {
         "--duration and --repeat have no effect with --arrivals; remove them");
   }
   RETURN_IF_ERROR(CheckCounts());
-  for (const auto& [flag, value] : {std::pair("--repeat", absl::GetFlag(FLAGS_repeat)),
-                                    std::pair("--max_running", absl::GetFlag(FLAGS_max_running))}) {
-    RETURN_IF_ERROR(AtLeast(flag, value, 1));
-  }
+  RETURN_IF_ERROR(AtLeast("--repeat", absl::GetFlag(FLAGS_repeat), 1));
+  RETURN_IF_ERROR(AtLeast("--max_running", absl::GetFlag(FLAGS_max_running), 1));
   const std::pair<const char*, double> limits[] = {
       {"--duration", absl::GetFlag(FLAGS_duration)},
       {"--latency_target", absl::GetFlag(FLAGS_latency_target)},
@@ -225,7 +223,9 @@ absl::StatusOr<ComparisonOptions> ReadComparison() {
   ComparisonOptions comparison = {PoliciesFlag(), absl::GetFlag(FLAGS_rounds).value_or(1),
                                   absl::GetFlag(FLAGS_cold),
                                   absl::GetFlag(FLAGS_warmup).value_or(0)};
-  if (comparison.policies.empty()) comparison.policies = absl::StrSplit(kDefaultPolicies, ',');
+  const bool chains = absl::GetFlag(FLAGS_rejection_sampling);
+  const char* const policies = chains ? kDefaultChains : kDefaultPolicies;
+  if (comparison.policies.empty()) comparison.policies = absl::StrSplit(policies, ',');
   if (!absl::GetFlag(FLAGS_endpoint).empty()) return comparison;  // The services check the names.
   for (const std::string& policy : comparison.policies) {
     RETURN_IF_ERROR(Policy::Parse(policy).status());
@@ -333,6 +333,7 @@ absl::StatusOr<BenchFlags> ReadFlags(const std::string& example) {
   BenchFlags flags;
   if (absl::GetFlag(FLAGS_roofline)) flags.mode = BenchMode::kRoofline;
   if (absl::GetFlag(FLAGS_rounding)) flags.mode = BenchMode::kRounding;
+  if (absl::GetFlag(FLAGS_rejection_sampling)) flags.mode = BenchMode::kRejection;
   if (!absl::GetFlag(FLAGS_replay).empty()) flags.mode = BenchMode::kReplay;
   RETURN_IF_ERROR(CheckRequired(flags.mode, example));
   flags.session.local = ReadLocalOptions();

@@ -13,7 +13,7 @@
 
 namespace bastion {
 
-enum class BenchMode { kCompare, kRoofline, kRounding, kReplay };
+enum class BenchMode { kCompare, kRoofline, kRounding, kRejection, kReplay };
 
 // Where the prompts come from.
 struct PromptFlags {

@@ -10,12 +10,14 @@
 #include "common/base/check.h"
 #include "common/base/program.h"
 #include "common/base/status.h"
+#include "common/hub/model_config.h"
 #include "tools/bench/bench_session.h"
 #include "tools/bench/flags.h"
 #include "tools/bench/later_turns.h"
 #include "tools/bench/load_comparison.h"
 #include "tools/bench/measurements_json.h"
 #include "tools/bench/prompts.h"
+#include "tools/bench/rejection_sampling.h"
 #include "tools/bench/report_script.h"
 #include "tools/bench/roofline.h"
 #include "tools/bench/rounding.h"
@@ -134,6 +136,35 @@ absl::Status RunRounding(const BenchFlags& flags) {
   return absl::OkStatus();
 }
 
+// INVALID_ARGUMENT if p or q of this run would not be those of the models.
+absl::Status CheckDistributions(const BenchFlags& flags) {
+  const char* wrong = nullptr;
+  if (!flags.session.local.replayed_profile.empty()) wrong = "--replayed_profile";
+  if (!flags.session.endpoint.empty()) wrong = "--endpoint";
+  if (wrong == nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      wrong, " has no distributions of the models; remove it or --rejection_sampling"));
+}
+
+absl::Status RunRejectionSampling(const BenchFlags& flags) {
+  RETURN_IF_ERROR(CheckDistributions(flags));
+  const LocalOptions& local = flags.session.local;
+  ASSIGN_OR_RETURN(
+      std::vector<BenchPrompt> prompts,
+      LoadPrompts(flags.prompts.file, local.target_folder, flags.prompts.template_args));
+  RETURN_IF_ERROR(AddLaterTurns(flags, &prompts));
+  ASSIGN_OR_RETURN(const hub::ModelConfig config, hub::ReadModelConfig(local.target_folder));
+  ASSIGN_OR_RETURN(const auto session, BenchSession::Open(flags.session));
+  RejectionSetup setup = {{&session->stages()->verifier(), &session->stages()->drafter()}, {}};
+  if (!flags.settings.ignore_eos) setup.stop_tokens = config.special.eos;
+  RejectionReport report = {
+      session->device(), local.target_folder, local.drafter_folder, flags.settings, {}};
+  ASSIGN_OR_RETURN(report.chains, CompareChains(setup, prompts, flags.settings, flags.comparison,
+                                                session->arms()));
+  RETURN_IF_ERROR(session->Close());
+  return MakeReport("rejection_sampling", report.Json(), flags.report, SourceFolder());
+}
+
 absl::Status RunReplay(const BenchFlags& flags) {
   ASSIGN_OR_RETURN(const Trace trace, ReadTrace(flags.replay));
   ASSIGN_OR_RETURN(const ReplayReport report, ReplayTrace(trace));
@@ -195,6 +226,8 @@ absl::Status Run(const std::vector<char*>& arguments) {
       return RunRoofline(flags);
     case BenchMode::kRounding:
       return RunRounding(flags);
+    case BenchMode::kRejection:
+      return RunRejectionSampling(flags);
     case BenchMode::kReplay:
       return RunReplay(flags);
   }
@@ -236,7 +269,8 @@ int main(int argc, char** argv) {
                   {"report DIR", "reliability", "acceptance_calibration FILE", "record FILE",
                    "texts FILE", "record_acceptance FILE"}},
                  {"Other measurements",
-                  {"replay FILE", "roofline", "contexts LIST", "rows LIST", "rounding"}}}};
+                  {"replay FILE", "roofline", "contexts LIST", "rows LIST", "rounding",
+                   "rejection_sampling"}}}};
   return bastion::RunProgram(argc, argv, info,
                              [](const auto& arguments) { return bastion::Run(arguments); });
 }

@@ -17,6 +17,9 @@
 //    …],
 //                "slope", "intercept", "roofline_rmse", "static_rmse"}}
 //   {"format": 1, "kind": "roofline", …}: RooflineReport::Json
+//   {"format": 1, "kind": "rejection_sampling", "device", "target", "drafter", "settings",
+//    "chains": [{"policy", "length", "keyed": SUMS, "sampled": SUMS}, …]}
+//    SUMS: the fields of ChainSums (rejection_sampling.h)
 //   {"format": 1, "kind": "replay", …}: ReplayReport::Json
 //
 //   LEVEL    {"concurrency", "rate" or "arrivals", "arms": [{"policy", "rounds": [RUN, …]}, …]}

@@ -24,6 +24,44 @@ REPLAY = {
         {"name": "recorded", "rmse_seconds": 0.001, "median_error": 0.1, "p95_error": 0.2},
     ],
 }
+CHAINS = {
+    "device": "a box",
+    "target": "large",
+    "drafter": "small",
+    "settings": {"temperature": 0.8, "seed": 1},
+    "chains": [
+        {
+            "policy": "linear:2",
+            "length": 2,
+            "keyed": {
+                "cycles": 100,
+                "committed": 150,
+                "positions": [
+                    {"reached": 80, "accepted": 40, "overlap": 48.0, "top": 40.0},
+                    {"reached": 20, "accepted": 5, "overlap": 9.0, "top": 4.0},
+                ],
+            },
+            "sampled": {
+                "cycles": 10,
+                "committed": 20,
+                "positions": [
+                    {"reached": 10, "accepted": 7, "overlap": 6.5, "top": 5.0},
+                    {"reached": 6, "accepted": 3, "overlap": 2.7, "top": 1.8},
+                ],
+            },
+        },
+        {
+            "policy": "chain",
+            "length": 7,
+            "keyed": {"cycles": 0, "committed": 0, "positions": []},
+            "sampled": {
+                "cycles": 4,
+                "committed": 4,
+                "positions": [{"reached": 4, "accepted": 0, "overlap": 1.0, "top": 0.5}],
+            },
+        },
+    ],
+}
 COMPARISON = comparison(level({"ar": [run(request("p0", [5], 1.0, {"verify": 1.0}))]}, concurrency=1))
 
 
@@ -61,6 +99,7 @@ class BenchReportTest(ScriptTest):
             "suite": (suite([suite_run()], {"p0": "math"}), ["report.md", "results.json"]),
             "roofline": (ROOFLINE, ["roofline.json", "roofline.md"]),
             "replay": (REPLAY, ["replay.json"]),
+            "rejection_sampling": (CHAINS, ["rejection_sampling.json", "rejection_sampling.md"]),
         }
         for kind, (measurements, files) in kinds.items():
             status, said = self.run_script(self.measure(kind, measurements, kind))
@@ -170,6 +209,19 @@ class SmallReportsTest(unittest.TestCase):
         self.assertIn("a box: 40 cycles, 40 with a choice of sizes.\n", table)
         self.assertIn("| ema | 2.000 | 10.0 % | 25.0 % | 3.0 | 5.00 % |\n", table)
         self.assertIn("| recorded | 1.000 | 10.0 % | 20.0 % | – | – |\n", table)
+
+    def test_rejection_sampling_is_compared_with_the_keyed_choice(self):
+        table = bench_tables.rejection_sampling(CHAINS)
+        self.assertIn("a box: large with small, T = 0.8, seed 1\n", table)
+        # The arm reached 100 positions in all, and SpS 16.
+        self.assertIn("| linear:2 | 1.50 | 45.0 % | 44.0 % | 57.0 % | 2.00 | 62.5 % | 57.5 % | 10 |\n", table)
+        self.assertIn("| linear:2 | 1 | 80 | 50.0 % | 50.0 % | 60.0 % | 10 | 70.0 % | 65.0 % |\n", table)
+        self.assertIn("| linear:2 | 2 | 20 | 25.0 % | 20.0 % | 45.0 % | 6 | 50.0 % | 45.0 % |\n", table)
+
+    def test_positions_that_were_not_reached_have_no_shares(self):
+        table = bench_tables.rejection_sampling(CHAINS)
+        self.assertIn("| chain | – | – | – | – | 1.00 | 0.0 % | 25.0 % | 4 |\n", table)
+        self.assertIn("| chain | 1 | 0 | – | – | – | 4 | 0.0 % | 25.0 % |\n", table)
 
     def test_different_texts_are_said_in_the_panel(self):
         results = suite_report.results(suite([suite_run()], {"p0": "math"}, same_texts=False))
