@@ -46,6 +46,13 @@ absl::StatusOr<ProfiledBlock> ReadBlock(const nlohmann::json& json, const std::s
 
 }  // namespace
 
+int RankOf(TokenId token, const Marginals& marginals, int position) {
+  for (int r = 0; r < marginals.candidates; ++r) {
+    if (marginals.token(position, r) == token) return r;
+  }
+  return ProfiledBlock::kAbsent;
+}
+
 absl::Status AcceptanceProfile::Validate() const {
   if (blocks.empty()) return absl::InvalidArgumentError("has no blocks");
   for (size_t b = 0; b < blocks.size(); ++b) {

@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/stages/marginals.h"
 
 namespace bastion::drafter {
 
@@ -26,6 +27,9 @@ struct ProfiledBlock {
 
   friend bool operator==(const ProfiledBlock&, const ProfiledBlock&) = default;
 };
+
+// The rank of `token` among the candidates of a position, from 0, or ProfiledBlock::kAbsent.
+[[nodiscard]] int RankOf(TokenId token, const Marginals& marginals, int position);
 
 struct AcceptanceProfile {
   std::string name;

@@ -11,13 +11,6 @@ namespace {
 // Probabilities of a profile lie in (0, 1).
 constexpr float kMinProbability = 1e-6F;
 
-int RankOf(TokenId token, const Marginals& marginals, int position) {
-  for (int r = 0; r < marginals.candidates; ++r) {
-    if (marginals.token(position, r) == token) return r;
-  }
-  return ProfiledBlock::kAbsent;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<AcceptanceRecorder>> AcceptanceRecorder::Create(

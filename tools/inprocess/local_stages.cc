@@ -55,6 +55,11 @@ absl::Status LocalStages::WrapDrafter(const LocalOptions& options) {
     recorder_ = recorder.get();
     drafter_engine_ = std::move(recorder);
   }
+  if (options.counts_accuracy) {
+    auto counter = std::make_unique<drafter::BlockAccuracyCounter>(std::move(drafter_engine_));
+    counter_ = counter.get();
+    drafter_engine_ = std::move(counter);
+  }
   return absl::OkStatus();
 }
 

@@ -13,6 +13,7 @@
 #include "common/stages/stages.h"
 #include "drafter_service/engine/drafter_engine.h"
 #include "drafter_service/replay/acceptance_recorder.h"
+#include "drafter_service/replay/block_accuracy.h"
 #include "drafter_service/replay/known_texts.h"
 #include "engine/program/format_names.h"
 #include "engine/program/local_device.h"
@@ -89,6 +90,7 @@ struct LocalOptions {
   std::string prior;                // Transition table or its folder. Empty: the drafter's folder.
   std::string replayed_profile;     // AcceptanceProfile for a ReplayedEngine. Empty: none.
   bool records_acceptance = false;  // Draft through an AcceptanceRecorder.
+  bool counts_accuracy = false;     // Draft through a BlockAccuracyCounter.
 };
 
 // Owns both engines and the objects that they use. Members are destroyed in reverse order, so each
@@ -113,20 +115,26 @@ class LocalStages {
   [[nodiscard]] const drafter::AcceptanceProfile* recorded_acceptance() const {
     return recorder_ == nullptr ? nullptr : &recorder_->profile();
   }
+  // Null unless LocalOptions::counts_accuracy.
+  [[nodiscard]] const drafter::BlockAccuracy* accuracy() const {
+    return counter_ == nullptr ? nullptr : &counter_->accuracy();
+  }
 
  private:
   LocalStages() = default;
   // Loads the drafter, or an AbsentDrafter if `options` names none. REQUIRES: verifier_engine_.
   [[nodiscard]] absl::Status LoadDrafter(const LocalOptions& options,
                                          const nn::EngineOptions& engine);
-  // Replays or records acceptance if `options` say so.
+  // Replays, records or counts acceptance if `options` say so.
   [[nodiscard]] absl::Status WrapDrafter(const LocalOptions& options);
 
   nn::LocalDevice device_;
   std::unique_ptr<verifier::VerifierEngine> verifier_engine_;
   std::unique_ptr<drafter::KnownTexts> known_texts_;
   std::unique_ptr<drafter::DrafterEngine> drafter_engine_;
-  drafter::AcceptanceRecorder* recorder_ = nullptr;  // drafter_engine_, or null.
+  // What drafter_engine_ is or wraps, or null.
+  drafter::AcceptanceRecorder* recorder_ = nullptr;
+  drafter::BlockAccuracyCounter* counter_ = nullptr;
   std::unique_ptr<LocalVerifier> verifier_;
   std::unique_ptr<Drafter> drafter_;
   std::unique_ptr<const TransitionGains> table_;

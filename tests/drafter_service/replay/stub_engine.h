@@ -3,7 +3,9 @@
 #ifndef BASTION_TESTS_DRAFTER_SERVICE_REPLAY_STUB_ENGINE_H_
 #define BASTION_TESTS_DRAFTER_SERVICE_REPLAY_STUB_ENGINE_H_
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -17,11 +19,14 @@ class StubEngine final : public DrafterEngine {
   static constexpr int kVocabulary = 500;
 
   // With one position, it expands nodes.
-  static std::unique_ptr<StubEngine> Make(int positions) {
+  static std::unique_ptr<StubEngine> Make(int positions) { return Make(positions, positions == 1); }
+  static std::unique_ptr<StubEngine> Make(int positions, bool expands_nodes) {
     auto engine = std::make_unique<StubEngine>();
-    engine->info_ = {"stub", positions, kVocabulary, 10'000, false, positions == 1};
+    engine->info_ = {"stub", positions, kVocabulary, 10'000, false, expands_nodes};
     return engine;
   }
+  // The rank head's prediction for every position from now on.
+  void set_bucket(uint8_t bucket) { bucket_ = bucket; }
 
   const DrafterInfo& info() const override { return info_; }
   const std::vector<int>& feature_layers() const override { return layers_; }
@@ -36,6 +41,7 @@ class StubEngine final : public DrafterEngine {
         if (!path.empty() && !info_.expands_nodes) continue;
         marginals.positions = info_.positions;
         marginals.candidates = frontier.candidates;
+        if (bucket_.has_value()) marginals.buckets.assign(info_.positions, *bucket_);
         for (int p = 0; p < info_.positions; ++p) {
           for (int r = 0; r < frontier.candidates; ++r) {
             marginals.tokens.push_back(r);
@@ -57,6 +63,7 @@ class StubEngine final : public DrafterEngine {
   std::vector<int> layers_;
   DraftTrace trace_;
   std::set<uint64_t> open_;
+  std::optional<uint8_t> bucket_;
 };
 
 }  // namespace bastion::drafter
