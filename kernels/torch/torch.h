@@ -7,6 +7,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/cpu/Utils.h>
 #include <torch/headeronly/version.h>
 
 #undef LOG

@@ -50,6 +50,9 @@ ABSL_FLAG(double, map_rate, 0.02, "Peak learning rate of the matrices of layers 
 ABSL_FLAG(double, vector_rate, 0.003, "Peak learning rate of all other parameters (AdamW).");
 ABSL_FLAG(double, decay_from, 0.4, "Fraction of the run after which the learning rates fall to 0.");
 ABSL_FLAG(double, clip, 0, "Largest norm of all gradients together. 0: no limit.");
+ABSL_FLAG(std::string, products, "auto",
+          "Type of the numbers that the matrix products of training multiply: bf16 or fp32. auto: "
+          "bf16 if the CPU has instructions for it.");
 ABSL_FLAG(int, judgements, 5,
           "How often the serving engine measures the drafter on --prompts. The best drafter is "
           "kept.");
@@ -146,6 +149,15 @@ absl::Status CheckGiven(const char* flag, const std::string& value, const char* 
   return absl::InvalidArgumentError(absl::StrCat("--", flag, " is missing: ", what));
 }
 
+// Whether a flag has the second of its two values.
+absl::StatusOr<bool> IsSecond(const absl::Flag<std::string>& flag, const char* first,
+                              const char* second) {
+  const std::string value = absl::GetFlag(flag);
+  if (value == first || value == second) return value == second;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", flag.Name(), " is \"", value, "\"; it must be ", first, " or ", second));
+}
+
 absl::StatusOr<LearningOptions> ReadLearningFlags() {
   LearningOptions learning;
   learning.steps = absl::GetFlag(FLAGS_steps);
@@ -162,6 +174,9 @@ absl::StatusOr<LearningOptions> ReadLearningFlags() {
   learning.seed = absl::GetFlag(FLAGS_seed);
   learning.pool_bytes = absl::GetFlag(FLAGS_pool_bytes);
   learning.pool_uses = absl::GetFlag(FLAGS_pool_uses);
+  if (absl::GetFlag(FLAGS_products) != "auto") {
+    ASSIGN_OR_RETURN(learning.bf16_products, IsSecond(FLAGS_products, "fp32", "bf16"));
+  }
   RETURN_IF_ERROR(CheckPositive("texts", learning.texts));
   RETURN_IF_ERROR(CheckPositive("pool_bytes", static_cast<double>(learning.pool_bytes)));
   RETURN_IF_ERROR(CheckPositive("pool_uses", learning.pool_uses));
@@ -172,15 +187,6 @@ absl::StatusOr<LearningOptions> ReadLearningFlags() {
   }
   if (learning.clip < 0) return absl::InvalidArgumentError("--clip must not be negative");
   return learning;
-}
-
-// Whether a flag has the second of its two values.
-absl::StatusOr<bool> IsSecond(const absl::Flag<std::string>& flag, const char* first,
-                              const char* second) {
-  const std::string value = absl::GetFlag(flag);
-  if (value == first || value == second) return value == second;
-  return absl::InvalidArgumentError(
-      absl::StrCat("--", flag.Name(), " is \"", value, "\"; it must be ", first, " or ", second));
 }
 
 absl::Status ReadSpecBlockFlags(DrafterShape& shape) {
@@ -316,7 +322,7 @@ std::vector<FlagGroup> TrainFlagGroups() {
       {"Command KIND",
        {"teacher DIR", "steps N", "resume", "save_minutes N", "texts N", "pool_bytes N",
         "pool_uses N", "map_rate RATE", "vector_rate RATE", "decay_from FRACTION", "clip NORM",
-        "judgements N", "judge_prompts N"}},
+        "products TYPE", "judgements N", "judge_prompts N"}},
       {"The drafter of command KIND",
        {"layers N", "hidden N", "intermediate N", "block N", "feature_layers LIST", "mask_token ID",
         "draft_steps N", "draft_vocabulary N", "positions N"}},

@@ -1,5 +1,8 @@
 #include "kernels/torch/torch.h"
 // After torch.h.
+#include <malloc.h>
+
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -13,6 +16,7 @@
 #include "tools/train/loop/text_batches.h"
 #include "tools/train/loop/training_run.h"
 #include "tools/train/models/frozen_target.h"
+#include "tools/train/models/products.h"
 #include "tools/train/models/trainable_kinds.h"
 #include "tools/train/train_drafter.h"
 
@@ -34,6 +38,7 @@ RunOptions RunOptionsOf(const TrainOptions& options) {
   run.optimizer.vector_rate = options.learning.vector_rate;
   run.optimizer.clip = options.learning.clip;
   run.judgements = options.judged.judgements;
+  run.bf16_products = options.learning.bf16_products.value_or(HasFastBf16Products());
   return run;
 }
 
@@ -91,6 +96,9 @@ absl::StatusOr<DrafterShape> WithDraftTokens(DrafterShape shape, int count, int 
 }  // namespace
 
 absl::Status TrainDrafter(const TrainOptions& options) {
+  // Every step uses the same memory again. Without these, the system clears it each time.
+  mallopt(M_MMAP_THRESHOLD, std::numeric_limits<int>::max());
+  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
   const int cores = static_cast<int>(UsableCores().size());
   at::set_num_threads(options.device.threads > 0 ? options.device.threads : cores);
   ASSIGN_OR_RETURN(const FrozenTarget target, FrozenTarget::Load(options.target));
@@ -115,9 +123,11 @@ absl::Status TrainDrafter(const TrainOptions& options) {
   LOG(INFO) << "training on " << batches->texts() << " texts, " << batches->pool_size()
             << " of them in the pool";
   ASSIGN_OR_RETURN(TrainingRun::Judge judge, MakeJudge(options));
+  const RunOptions run_options = RunOptionsOf(options);
+  LOG(INFO) << "matrix products in " << (run_options.bf16_products ? "bf16" : "fp32");
   TrainingRun run(
       *drafter, [&](int64_t step, Draws& /*draws*/) { return batches->Next(step); },
-      std::move(judge), RunOptionsOf(options));
+      std::move(judge), run_options);
   return run.Run();
 }
 

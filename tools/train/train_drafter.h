@@ -4,6 +4,7 @@
 #define BASTION_TOOLS_TRAIN_TRAIN_DRAFTER_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,8 @@ struct LearningOptions {
   double map_rate = 0.02, vector_rate = 0.003;
   double decay_from = 0.4;
   double clip = 0;
+  // Matrix products in bf16. nullopt: if the CPU has instructions for them.
+  std::optional<bool> bf16_products;
   uint64_t seed = 1;
 };
 

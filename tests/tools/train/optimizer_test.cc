@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tools/train/loop/schedule.h"
+#include "tools/train/models/products.h"
 
 namespace bastion::train {
 namespace {
@@ -16,9 +17,14 @@ TEST(OptimizerTest, OrthogonalizedMatricesHaveSingularValuesNearOne) {
     const at::Tensor matrices =
         at::stack({parameters.AddMap("a", rows, columns), parameters.AddMap("b", rows, columns)})
             .detach();
-    const at::Tensor values = at::linalg_svdvals(Orthogonalize(matrices));
-    EXPECT_GT(values.min().item<float>(), 0.6);
-    EXPECT_LT(values.max().item<float>(), 1.3);
+    for (const bool bf16 : {false, true}) {
+      const Bf16Products products(bf16);
+      const at::Tensor orthogonal = Orthogonalize(matrices);
+      EXPECT_EQ(orthogonal.scalar_type(), at::kFloat);
+      const at::Tensor values = at::linalg_svdvals(orthogonal);
+      EXPECT_GT(values.min().item<float>(), 0.6);
+      EXPECT_LT(values.max().item<float>(), 1.3);
+    }
   }
 }
 

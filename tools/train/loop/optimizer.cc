@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tools/train/models/products.h"
+
 namespace bastion::train {
 namespace {
 
@@ -14,11 +16,12 @@ constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315;  // Its coefficients.
 at::Tensor Orthogonalize(const at::Tensor& matrices) {
   const bool tall = matrices.size(1) > matrices.size(2);
   at::Tensor x = tall ? matrices.transpose(1, 2) : matrices;
-  x = x / (x.norm(2, {1, 2}, /*keepdim=*/true) + 1e-7);
+  x = (x / (x.norm(2, {1, 2}, /*keepdim=*/true) + 1e-7)).to(ProductType());
   for (int step = 0; step < kNewtonSchulzSteps; ++step) {
     const at::Tensor square = at::matmul(x, x.transpose(1, 2));
     x = kA * x + at::matmul(at::baddbmm(kB * square, square, square, 1, kC), x);
   }
+  x = x.to(at::kFloat);
   return tall ? x.transpose(1, 2) : x;
 }
 

@@ -15,6 +15,7 @@
 #include "common/base/check.h"
 #include "common/base/status.h"
 #include "tools/train/models/drafter_files.h"
+#include "tools/train/models/products.h"
 
 namespace bastion::train {
 namespace {
@@ -106,6 +107,7 @@ absl::Status TrainingRun::Step() {
   Draws draws(options_.seed, step);
   ASSIGN_OR_RETURN(const TextBatch batch, next_(step, draws));
   drafter_.BeginStep(step, done);
+  const Bf16Products precision(options_.bf16_products);  // For the optimizer, too.
   const StepLoss loss = drafter_.AddGradients(batch, draws);
   if (!std::isfinite(loss.loss)) {
     return absl::DataLossError(

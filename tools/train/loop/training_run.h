@@ -41,6 +41,7 @@ struct RunOptions {
   OptimizerOptions optimizer = {};
   absl::Duration save_every = absl::Minutes(3);
   int judgements = 5;  // How often the judge measures the drafter, at equal distances.
+  bool bf16_products = false;
 };
 
 class TrainingRun {

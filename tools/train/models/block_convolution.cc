@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tools/train/models/products.h"
+
 namespace bastion::train {
 
 BlockConvolution::BlockConvolution(Parameters& parameters, const std::string& prefix,
@@ -29,7 +31,7 @@ at::Tensor BlockConvolution::Mix(int64_t side, const at::Tensor& normed,
   if (empty()) return x;
   const int64_t taps = config_.taps, groups = x.size(-1) / config_.group;
   const at::Tensor dynamic =
-      at::linear(normed, projection_.narrow(0, side * taps * groups, taps * groups))
+      Product(normed, projection_.narrow(0, side * taps * groups, taps * groups))
           .unflatten(-1, {taps, groups})
           .unsqueeze(-1);                                              // [B, A K, taps, G, 1]
   const at::Tensor base = base_[side].unflatten(-1, {groups, -1});     // [taps, G, group]

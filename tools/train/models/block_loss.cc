@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "tools/train/models/products.h"
+
 namespace bastion::train {
 namespace {
 
@@ -41,9 +43,9 @@ Ranking RankLabels(const RankingArgs& args) {
   std::vector<at::Tensor> labels, ranks, tops;
   for (int64_t first = 0; first < rows.size(0); first += kChunkRows) {
     const int64_t count = std::min(kChunkRows, rows.size(0) - first);
-    const at::Tensor logits = at::linear(rows.narrow(0, first, count), head);
+    const at::Tensor logits = Product(rows.narrow(0, first, count), head);
     const at::Tensor tokens =
-        at::linear(args.teacher.narrow(0, first, count), args.target_head).argmax(-1);
+        Product(args.teacher.narrow(0, first, count), args.target_head).argmax(-1);
     const at::Tensor label = args.columns.index({tokens});
     const at::Tensor column = label.clamp_min(0).unsqueeze(-1);
     const at::Tensor own = logits.gather(-1, column);

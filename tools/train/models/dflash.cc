@@ -10,6 +10,7 @@
 #include "tools/train/models/anchors.h"
 #include "tools/train/models/drafter_files.h"
 #include "tools/train/models/head_loss.h"
+#include "tools/train/models/products.h"
 
 namespace bastion::train {
 namespace {
@@ -173,7 +174,7 @@ at::Tensor TrainableDflash::Forward(const at::Tensor& features, const at::Tensor
                                     const at::Tensor& anchors) const {
   const int64_t block = config_.drafter.dflash.block_size;
   const double epsilon = config_.blocks.norm_epsilon;
-  const at::Tensor context = RmsNorm(at::linear(features, fuse_), context_norm_, epsilon);
+  const at::Tensor context = RmsNorm(Product(features, fuse_), context_norm_, epsilon);
   const at::Tensor masks = at::full({tokens.size(0), tokens.size(1), block - 1},
                                     config_.drafter.dflash.mask_token, tokens.options());
   const at::Tensor ids = at::cat({tokens.unsqueeze(-1), masks}, -1).flatten(1);

@@ -8,6 +8,7 @@
 #include "common/base/status.h"
 #include "tools/train/models/anchors.h"
 #include "tools/train/models/drafter_files.h"
+#include "tools/train/models/products.h"
 
 namespace bastion::train {
 namespace {
@@ -54,8 +55,8 @@ at::Tensor Attend(const at::Tensor& queries, const Visible& visible) {
   const int64_t kv_heads = visible.context.keys.size(1), rows = visible.context.keys.size(2);
   const int64_t group = queries.size(1) / kv_heads;
   const at::Tensor scaled = queries / std::sqrt(static_cast<double>(dims));
-  at::Tensor scores = at::matmul(scaled.reshape({texts, kv_heads, group * anchors, dims}),
-                                 visible.context.keys.transpose(-1, -2))
+  at::Tensor scores = BatchProduct(scaled.reshape({texts, kv_heads, group * anchors, dims}),
+                                   visible.context.keys.transpose(-1, -2))
                           .view({texts, kv_heads, group, anchors, rows})
                           .masked_fill(visible.unseen.unsqueeze(1).unsqueeze(1),
                                        -std::numeric_limits<float>::infinity());
@@ -70,8 +71,8 @@ at::Tensor Attend(const at::Tensor& queries, const Visible& visible) {
   }
   const at::Tensor weights = at::softmax(scores, -1);
   at::Tensor attended =
-      at::matmul(weights.narrow(-1, 0, rows).reshape({texts, kv_heads, group * anchors, rows}),
-                 visible.context.values);
+      BatchProduct(weights.narrow(-1, 0, rows).reshape({texts, kv_heads, group * anchors, rows}),
+                   visible.context.values);
   attended = attended.view({texts, kv_heads, group, anchors, dims});
   if (!values.empty()) {
     const at::Tensor own = weights.narrow(-1, rows, weights.size(-1) - rows).unsqueeze(-1);
@@ -135,7 +136,7 @@ at::Tensor TrainableEagle::Forward(const at::Tensor& features, const at::Tensor&
   const auto rows = anchors.max().item<int64_t>();
   // The row of token t is number t − 1, which is also its position.
   const at::Tensor numbers = at::arange(rows, at::kLong);
-  const at::Tensor states = at::linear(features.narrow(1, 0, rows), fuse_);
+  const at::Tensor states = Product(features.narrow(1, 0, rows), fuse_);
   const at::Tensor joined = Join(tokens.narrow(1, 1, rows), states);
   Visible visible = {.context = layer_.Project(joined, rotary_.At(numbers)),
                      .unseen = numbers.ge(anchors.unsqueeze(-1)),

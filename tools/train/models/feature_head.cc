@@ -8,6 +8,7 @@
 #include "common/base/status.h"
 #include "tools/train/models/anchors.h"
 #include "tools/train/models/head_loss.h"
+#include "tools/train/models/products.h"
 
 namespace bastion::train {
 namespace {
@@ -24,7 +25,7 @@ at::Tensor HasColumn(const at::Tensor& teacher, const FrozenTarget& target,
   const at::NoGradGuard no_gradients;
   std::vector<at::Tensor> known;
   for (const at::Tensor& rows : teacher.split(kChunkRows)) {
-    known.push_back(columns.of_tokens.index({at::linear(rows, target.head).argmax(-1)}).ge(0));
+    known.push_back(columns.of_tokens.index({Product(rows, target.head).argmax(-1)}).ge(0));
   }
   return at::cat(known);
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "tools/train/models/products.h"
+
 namespace bastion::train {
 namespace {
 
@@ -22,14 +24,14 @@ HeadLoss AddHeadGradients(const HeadLossArgs& args) {
     for (int64_t first = 0; first < rows.size(0); first += kChunkRows) {
       const int64_t count = std::min(kChunkRows, rows.size(0) - first);
       const at::Tensor labels = args.labels.narrow(0, first, count).unsqueeze(-1);
-      const at::Tensor own = at::linear(rows.narrow(0, first, count), head);
+      const at::Tensor own = Product(rows.narrow(0, first, count), head);
       if (args.further != nullptr) {
         const auto [values, columns] = own.topk(args.top);
         logits.push_back(values);
         tokens.push_back(columns);
       }
       const at::Tensor log_q = at::log_softmax(own, -1);
-      at::Tensor p = at::softmax(at::linear(args.teacher.narrow(0, first, count), args.head), -1);
+      at::Tensor p = at::softmax(Product(args.teacher.narrow(0, first, count), args.head), -1);
       if (args.hard_share > 0) {
         p.mul_(1 - args.hard_share)
             .scatter_add_(-1, labels, at::full({count, 1}, args.hard_share, p.options()));
@@ -38,9 +40,8 @@ HeadLoss AddHeadGradients(const HeadLossArgs& args) {
       hits.push_back(log_q.argmax(-1, /*keepdim=*/true).eq(labels).squeeze(-1));
       const at::Tensor difference = log_q.exp().sub_(p);
       difference.mul_(args.weights.narrow(0, first, count).unsqueeze(-1));
-      at::Tensor part = gradient.narrow(0, first, count);
-      at::matmul_out(part, difference, head);
-      if (owns_head) head_gradient.addmm_(difference.t(), rows.narrow(0, first, count));
+      gradient.narrow(0, first, count).copy_(Product(difference, head.t()));
+      if (owns_head) head_gradient.add_(Product(difference.t(), rows.narrow(0, first, count).t()));
     }
   }
   if (owns_head) args.own_head.mutable_grad() = head_gradient;

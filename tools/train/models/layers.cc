@@ -1,6 +1,7 @@
 #include "tools/train/models/layers.h"
 
 #include "engine/model/rotary.h"
+#include "tools/train/models/products.h"
 
 namespace bastion::train {
 namespace {
@@ -78,7 +79,7 @@ DecoderLayer::DecoderLayer(Parameters& parameters, const std::string& prefix,
 
 // [B, T, C] -> [B, T, heads, D]
 at::Tensor DecoderLayer::Heads(const at::Tensor& x, const at::Tensor& weight) const {
-  return at::linear(x, weight).unflatten(-1, {-1, head_dim_});
+  return Product(x, weight).unflatten(-1, {-1, head_dim_});
 }
 
 at::Tensor DecoderLayer::HeadNorm(const at::Tensor& x, const at::Tensor& weight) const {
@@ -101,21 +102,23 @@ at::Tensor DecoderLayer::Queries(const at::Tensor& normed, const Rotation& rotat
 at::Tensor DecoderLayer::Forward(const at::Tensor& x, const at::Tensor& normed,
                                  const Rotation& rotation, const KeysValues& visible,
                                  const std::optional<at::Tensor>& mask) const {
+  const auto all_heads = [&](const at::Tensor& rows) {
+    return rows.to(ProductType()).repeat_interleave(group_, 1);
+  };
   const at::Tensor attended = at::scaled_dot_product_attention(
-      Queries(normed, rotation), visible.keys.repeat_interleave(group_, 1),
-      visible.values.repeat_interleave(group_, 1), mask, /*dropout_p=*/0,
-      /*is_causal=*/!mask.has_value());
-  return Finish(x, attended);
+      Queries(normed, rotation).to(ProductType()), all_heads(visible.keys),
+      all_heads(visible.values), mask, /*dropout_p=*/0, /*is_causal=*/!mask.has_value());
+  return Finish(x, attended.to(at::kFloat));
 }
 
 at::Tensor DecoderLayer::Finish(const at::Tensor& x, const at::Tensor& attended) const {
-  at::Tensor added = at::linear(attended.transpose(1, 2).flatten(-2), output_);
+  at::Tensor added = Product(attended.transpose(1, 2).flatten(-2), output_);
   if (!attention_mix_.empty()) added = attention_mix_.After(InputNorm(x), added);
   const at::Tensor summed = x + added;
   const at::Tensor normed = RmsNorm(summed, mlp_norm_, epsilon_);
   const at::Tensor mlp_input = mlp_mix_.Before(normed);
-  const at::Tensor inner = at::silu(at::linear(mlp_input, gate_)) * at::linear(mlp_input, up_);
-  return summed + mlp_mix_.After(normed, at::linear(inner, down_));
+  const at::Tensor inner = at::silu(Product(mlp_input, gate_)) * Product(mlp_input, up_);
+  return summed + mlp_mix_.After(normed, Product(inner, down_));
 }
 
 }  // namespace bastion::train

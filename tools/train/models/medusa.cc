@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "tools/train/models/anchors.h"
 #include "tools/train/models/head_loss.h"
+#include "tools/train/models/products.h"
 
 namespace bastion::train {
 namespace {
@@ -49,7 +50,7 @@ TrainableMedusa::TrainableMedusa(const FrozenTarget& target, int heads, int bloc
 at::Tensor TrainableMedusa::Forward(int head, const at::Tensor& states) const {
   at::Tensor x = states;
   for (const Block& block : heads_[head].blocks) {
-    x = x + at::silu(at::linear(x, block.weight, block.bias));
+    x = x + at::silu(Product(x, block.weight) + block.bias);
   }
   return x;
 }

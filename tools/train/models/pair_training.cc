@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "tools/train/models/products.h"
+
 namespace bastion::train {
 namespace {
 
@@ -17,7 +19,7 @@ at::Tensor RowsOf(const at::Tensor& table, const at::Tensor& tokens) {
 
 // [N, K] The products of each row [N, C] with its own K vectors [N, K, C].
 at::Tensor Products(const at::Tensor& vectors, const at::Tensor& rows) {
-  return at::matmul(vectors, rows.unsqueeze(-1)).squeeze(-1);
+  return BatchProduct(vectors, rows.unsqueeze(-1)).squeeze(-1);
 }
 
 }  // namespace
@@ -34,11 +36,11 @@ PairTraining::PairTraining(const FrozenTarget& target, const SelectorLearning& l
 
 at::Tensor PairTraining::Scores(const at::Tensor& rows, const at::Tensor& before,
                                 const at::Tensor& candidates) const {
-  const at::Tensor factors = at::linear(target_.embedding.index_select(0, before), before_) *
-                             at::linear(rows, projection_);  // [N, r]
+  const at::Tensor factors = Product(target_.embedding.index_select(0, before), before_) *
+                             Product(rows, projection_);  // [N, r]
   // Each token is projected once.
   const auto [tokens, places] = at::_unique(candidates, /*sorted=*/true, /*return_inverse=*/true);
-  const at::Tensor after = at::linear(target_.embedding.index_select(0, tokens), after_);
+  const at::Tensor after = Product(target_.embedding.index_select(0, tokens), after_);
   return Products(RowsOf(after, places), factors);
 }
 
@@ -68,7 +70,7 @@ std::vector<Parameter> PairTraining::Exported(const std::vector<Parameter>& para
   for (Parameter& parameter : exported) {
     if (parameter.name != kBefore && parameter.name != kAfter) continue;
     parameter.name = parameter.name == kBefore ? kBeforeCodebook : kAfterCodebook;
-    parameter.value = at::linear(target_.embedding, parameter.value);
+    parameter.value = Product(target_.embedding, parameter.value);
   }
   return exported;
 }

@@ -8,6 +8,7 @@
 #include "common/base/status.h"
 #include "tools/train/models/anchors.h"
 #include "tools/train/models/drafter_files.h"
+#include "tools/train/models/products.h"
 
 namespace bastion::train {
 namespace {
@@ -133,9 +134,8 @@ at::Tensor TrainableParallelSpec::Forward(const at::Tensor& features, const at::
   // The row of token t is number t − 1, which is also its position.
   const at::Tensor numbers = at::arange(rows, at::kLong);
   const double epsilon = config_.blocks.norm_epsilon;
-  const at::Tensor mask_states =
-      at::linear(mask_features_, fuse_).expand({texts, count * masks, -1});
-  at::Tensor x = at::cat({at::linear(features.narrow(1, 0, rows), fuse_), mask_states}, 1);
+  const at::Tensor mask_states = Product(mask_features_, fuse_).expand({texts, count * masks, -1});
+  at::Tensor x = at::cat({Product(features.narrow(1, 0, rows), fuse_), mask_states}, 1);
   const at::Tensor ids = at::cat(
       {tokens.narrow(1, 1, rows), at::full({texts, count * masks}, mask_token_, tokens.options())},
       1);

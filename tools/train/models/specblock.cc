@@ -12,6 +12,7 @@
 #include "tools/train/models/block_loss.h"
 #include "tools/train/models/drafter_files.h"
 #include "tools/train/models/head_loss.h"
+#include "tools/train/models/products.h"
 
 namespace bastion::train {
 namespace {
@@ -77,23 +78,23 @@ at::Tensor Attend(const at::Tensor& queries, const Visible& visible) {
   const int64_t rows = visible.context.keys.size(2);
   const at::Tensor scaled = queries / std::sqrt(static_cast<double>(dims));
   const at::Tensor context =
-      at::matmul(scaled.reshape({texts, kv_heads, group * anchors * places, dims}),
-                 visible.context.keys.transpose(-1, -2))
+      BatchProduct(scaled.reshape({texts, kv_heads, group * anchors * places, dims}),
+                   visible.context.keys.transpose(-1, -2))
           .view({texts, kv_heads, group, anchors, places, rows})
           .masked_fill(visible.unseen, -std::numeric_limits<float>::infinity());
   const at::Tensor future =
       at::ones({places, keys.size(3)}, at::kBool).triu(keys.size(3) - places + 1);
   const at::Tensor block =
-      at::matmul(scaled.reshape({texts, kv_heads, group, anchors, places, dims}),
-                 keys.unsqueeze(2).transpose(-1, -2))
+      BatchProduct(scaled.reshape({texts, kv_heads, group, anchors, places, dims}),
+                   keys.unsqueeze(2).transpose(-1, -2))
           .masked_fill(future, -std::numeric_limits<float>::infinity());
   const std::vector<at::Tensor> weights =
       at::softmax(at::cat({context, block}, -1), -1).split_with_sizes({rows, keys.size(3)}, -1);
   const at::Tensor from_context =
-      at::matmul(weights[0].reshape({texts, kv_heads, group * anchors * places, rows}),
-                 visible.context.values)
+      BatchProduct(weights[0].reshape({texts, kv_heads, group * anchors * places, rows}),
+                   visible.context.values)
           .view({texts, kv_heads, group, anchors, places, dims});
-  return (from_context + at::matmul(weights[1], values.unsqueeze(2))).flatten(1, 2).flatten(2, 3);
+  return (from_context + BatchProduct(weights[1], values.unsqueeze(2))).flatten(1, 2).flatten(2, 3);
 }
 
 // The first `count` places of blocks [B, G, A, K, D].
@@ -179,15 +180,15 @@ at::Tensor TrainableSpecBlock::Enter(const at::Tensor& tokens, const at::Tensor&
   // All rows of a token read the same condition and the same embedding.
   const std::vector<at::Tensor> parts = fuse_.chunk(kParts, 1);
   const at::Tensor embeddings = at::embedding(target_.embedding, tokens);
-  const at::Tensor shared = at::linear(RmsNorm(conditions, condition_norm_, epsilon), parts[0]) +
-                            at::linear(RmsNorm(embeddings, token_norm_, epsilon), parts[1]);
-  return shared.unsqueeze(-2) + at::linear(RmsNorm(queries_, query_norm_, epsilon), parts[2]);
+  const at::Tensor shared = Product(RmsNorm(conditions, condition_norm_, epsilon), parts[0]) +
+                            Product(RmsNorm(embeddings, token_norm_, epsilon), parts[1]);
+  return shared.unsqueeze(-2) + Product(RmsNorm(queries_, query_norm_, epsilon), parts[2]);
 }
 
 at::Tensor TrainableSpecBlock::Shift(const at::Tensor& x, size_t layer) const {
   if (layer == 0 || !shifts_) return x;
   const at::Tensor before = at::cat({x.narrow(-2, 0, 1), x.narrow(-2, 0, x.size(-2) - 1)}, -2);
-  return at::linear(at::cat({x, before}, -1), shift_[layer - 1]);
+  return Product(at::cat({x, before}, -1), shift_[layer - 1]);
 }
 
 at::Tensor TrainableSpecBlock::Normed(const at::Tensor& states) const {
@@ -203,8 +204,7 @@ std::vector<at::Tensor> TrainableSpecBlock::Forward(const at::Tensor& features,
   // The rows of token t are block t − 1, which is also the position of its first row.
   const at::Tensor numbers = at::arange(rows, at::kLong).unsqueeze(0);
   const Rotation rotation = rotary_.At(PositionsFrom(numbers, 0, places).flatten(1));
-  at::Tensor x =
-      Enter(tokens.narrow(1, 1, rows), at::linear(features.narrow(1, 0, rows), condition_));
+  at::Tensor x = Enter(tokens.narrow(1, 1, rows), Product(features.narrow(1, 0, rows), condition_));
   std::vector<Visible> visible;  // For each layer.
   for (size_t layer = 0; layer < layers_.size(); ++layer) {
     x = Shift(x, layer).flatten(1, 2);
@@ -253,7 +253,7 @@ int64_t TrainableSpecBlock::rank_top() const { return std::min(kRankTop, head_.s
 
 at::Tensor TrainableSpecBlock::RankLogits(const at::Tensor& normed, const at::Tensor& top) const {
   const at::Tensor inputs = at::cat({normed, RankFeatures(top)}, -1);
-  return at::linear(at::silu(at::linear(inputs, rank_inner_)), rank_outer_);
+  return Product(at::silu(Product(inputs, rank_inner_)), rank_outer_);
 }
 
 void TrainableSpecBlock::BeginStep(int64_t step, double done) {
