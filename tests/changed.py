@@ -40,6 +40,8 @@ DATA = (
     ":!tests/threaded_tests.txt",
     ":!tests/tsan.supp",
 )
+# Further data of single tests.
+OWN_DATA = {"services_test": ["deploy/demo_drafters"]}
 NOT_DATA = (*CODE, ".md", ".py", ".sh", "CMakeLists.txt", "passed.txt")
 
 
@@ -176,6 +178,8 @@ def states_of_tests(build):
         targets = targets_of(command, build)
         is_script = not command[0].startswith(f"{build}/")
         files = tracked("*.py", "deploy") if is_script else []
+        if name in OWN_DATA:
+            files = [*files, *tracked(*OWN_DATA[name])]
         if build.name == "tsan":
             files = [*files, *tracked("tests/tsan.supp")]
         commands, sources = graph.reach(targets)

@@ -15,6 +15,9 @@ _FRAGMENT = re.compile(r"(?://+!?<?|#+|\"\"\"|/\*+)\s*O" r"f\b|^\s*\"O" r"f\s|,\
 _DATA = (
     "deploy/demo_model/target/",
     "deploy/demo_model/drafter/",
+    "deploy/demo_drafters/autoregressive/",
+    "deploy/demo_drafters/eagle3/",
+    "deploy/demo_drafters/specblock/",
     "deploy/demo_model_neox/target/",
     "deploy/demo_model_neox/drafter/",
     "tests/parity/goldens/",
