@@ -138,15 +138,19 @@ def _cycle_figures(requests: list[dict]) -> dict:
 
 
 def _depths(offered: list[list[int]], accepted: list[int]) -> list[dict]:
-    """Entry d - 1: the cycles whose tree has a node at depth d, their nodes there, and those accepted, one per cycle."""
+    """Entry d - 1: the cycles whose tree has a node at depth d, their nodes there, and those accepted, one per cycle.
+
+    "reached" counts those cycles that accepted a node at depth d - 1, the root at 0.
+    """
     depths: list[dict] = []
     for counts, reached in zip(offered, accepted):
         for depth, nodes in enumerate(counts):
             if depth == len(depths):
-                depths.append({"cycles": 0, "offered": 0, "accepted": 0})
+                depths.append({"cycles": 0, "offered": 0, "accepted": 0, "reached": 0})
             depths[depth]["cycles"] += 1
             depths[depth]["offered"] += nodes
             depths[depth]["accepted"] += reached > depth
+            depths[depth]["reached"] += reached >= depth
     return depths
 
 

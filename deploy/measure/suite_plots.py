@@ -3,6 +3,7 @@
 Every chart has one row of panels for each machine and pair of models of the report.
 """
 
+from accuracy_plots import block_accuracy
 from chart_style import COLORS, INK, LIMIT
 from length_plots import generation_lengths, prompt_lengths
 from panels import first_cell, legend, panel_grid, policy_label
@@ -328,5 +329,6 @@ _CHARTS = {
         throughput_bars,
         prompt_lengths,
         generation_lengths,
+        block_accuracy,
     )
 }

@@ -6,6 +6,7 @@ A report has one panel for each machine and pair of models. Merging reports join
 import json
 from pathlib import Path
 
+from accuracy_tables import accuracy_table
 from suite_figures import suite_figures
 from suite_tables import latency_table, suite_table
 
@@ -20,6 +21,7 @@ def results(measurements: dict) -> dict:
     """The content of results.json, with one panel."""
     set_limits(measurements["suite"], measurements["runs"])
     panel = {key: measurements[key] for key in ("device", "target", "drafter", "mode", "same_texts", "latency")}
+    panel |= {key: measurements[key] for key in ("left_out", "accuracies")}
     panel |= {"figures": suite_figures(measurements), "runs": _runs(measurements)}
     return {"suite": measurements["suite"], "panels": [panel]}
 
@@ -85,7 +87,11 @@ def set_limits(suite: dict, rows: list[dict]) -> None:
 
 def _panel_markdown(suite: dict, panel: dict) -> str:
     text = f"\n## {panel['device']}, target {panel['target']}, drafter {panel['drafter']}, {panel['mode']}\n"
+    # Files of release 0.2 have neither.
+    left_out, accuracies = panel.get("left_out", []), panel.get("accuracies", [])
+    text += "".join(f"\n{sentence}.\n" for sentence in left_out)
     text += "".join(suite_table(name, panel["figures"]) for name in suite["tables"]) + latency_table(panel["latency"])
+    text += "".join(accuracy_table(name, accuracies) for name in ("blocks", "ranks") if name in suite["tables"])
     if not panel["figures"]:
         return text
     same = "Every policy generated the same tokens." if panel["same_texts"] else "**Outputs differ between policies.**"

@@ -6,6 +6,8 @@ TABLES lists them by the names that suites use; docs/experiments.md says which t
 import math
 from collections.abc import Callable
 
+from accuracy_tables import reach
+from bench_statistics import ratio
 from generation_tables import Rows, depths, generation, lengths, load, prompts, same_cell
 from report import table
 
@@ -64,7 +66,8 @@ def _error_row(label: str, points: list[dict]) -> list[str]:
 
 
 def _is_fixed(row: dict) -> bool:
-    return row["policy"].startswith("fixed:")
+    """Whether the row is a budget of the suite's own drafter. "fixed:60@medusa" is not: it compares drafters."""
+    return row["policy"].startswith("fixed:") and "@" not in row["policy"]
 
 
 def _cell_name(figures: Rows, cell: dict) -> str:
@@ -169,8 +172,10 @@ def _stages(figures: Rows, cell: dict) -> str:
         # T_aux: tree construction, cache update and transport (BASTION, section 2.1).
         aux = seconds["tree"] + seconds["commit"] + seconds["transfer"] + seconds["verify_queue"]
         shown = (seconds["draft"], aux, seconds["verify"], seconds["draft"] + aux + seconds["verify"])
-        rows.append([row["policy"], f"{row['nodes'] + 1:.1f}", f"{row['tau']:.2f}", *(f"{1e3 * each:.3f}" for each in shown)])
-    return table(["policy", "rows", "τ", "draft ms", "aux ms", "verify ms", "cycle ms"], rows) + "\n"
+        times = [f"{1e3 * each:.3f}" for each in shown]
+        share = f"{100 * ratio(seconds['draft'], shown[-1]):.0f} %"
+        rows.append([row["policy"], f"{row['nodes'] + 1:.1f}", f"{row['tau']:.2f}", *times, share])
+    return table(["policy", "rows", "τ", "draft ms", "aux ms", "verify ms", "cycle ms", "draft"], rows) + "\n"
 
 
 def _topology(figures: Rows, cell: dict) -> str:
@@ -212,7 +217,8 @@ def _histogram(figures: Rows, cell: dict) -> str:
     return table(["policy", "τ", *map(str, lengths)], rows) + "\n"
 
 
-# By name: the heading of each cell, and the table of a cell. None: not made of figures, see latency_table.
+# By name: the heading of each cell, and the table of a cell. None: not made of figures, see latency_table and
+# accuracy_tables.py.
 TABLES: dict[str, tuple[str, Callable[[Rows, dict], str] | None]] = {
     "datasets": ("Speedup by dataset", _by_dataset),
     "budgets": ("Budgets", _budgets),
@@ -226,7 +232,10 @@ TABLES: dict[str, tuple[str, Callable[[Rows, dict], str] | None]] = {
     "prompts": ("", lambda figures, _: prompts(figures)),
     "lengths": ("", lambda figures, _: lengths(figures)),
     "load": ("", lambda figures, _: load(figures)),
+    "reach": ("Acceptance by depth, after accepted nodes", lambda figures, cell: reach(_rows_of(figures, cell))),
     "latency": ("", None),
+    "blocks": ("", None),
+    "ranks": ("", None),
 }
 # Tables over all cells, with headings of their own.
 WHOLE = ("prompts", "lengths", "load")

@@ -13,6 +13,7 @@
 #include "common/base/status.h"
 #include "engine/program/flags.h"
 #include "orchestrator/policy/policy.h"
+#include "tools/bench/flag_values.h"
 #include "tools/bench/prompts.h"
 
 ABSL_FLAG(std::string, target, "",
@@ -83,6 +84,9 @@ ABSL_FLAG(std::vector<std::string>, seeds, {},
 ABSL_FLAG(std::vector<std::string>, prompt_tokens, {},
           "With suite: lengths to which prompts are cut or filled up, separated by commas. "
           "Default: those of the suite.");
+ABSL_FLAG(std::vector<std::string>, drafters, {},
+          "With suite: folders of the further drafters that its policies name after @, e.g. "
+          "\"medusa=DIR,eagle3=DIR\".");
 ABSL_FLAG(std::optional<int>, prompts_per_dataset, std::nullopt,
           "With suite: use the first prompts of each dataset only. 0: all. Default: that of the "
           "suite.");
@@ -151,24 +155,6 @@ constexpr char kDefaultPolicies[] = "ar,chain,fixed:16,fixed:64,adaptive";
 constexpr char kDefaultChains[] = "linear:4,linear:6";
 constexpr int kDefaultNewTokens = 128;
 constexpr int kThreads = 2;  // Without --threads.
-
-template <typename Number>
-absl::StatusOr<std::vector<Number>> ParseNumbers(const std::string& flag,
-                                                 const std::vector<std::string>& texts,
-                                                 int limit = 1'000'000) {
-  std::vector<Number> numbers;
-  for (const std::string& text : texts) {
-    double number = 0;
-    if (!absl::SimpleAtod(text, &number) || !(number > 0) || number > limit ||
-        static_cast<double>(static_cast<Number>(number)) != number) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          flag, ": \"", text, "\" is not a positive ",
-          std::numeric_limits<Number>::is_integer ? "integer" : "number", " up to ", limit));
-    }
-    numbers.push_back(static_cast<Number>(number));
-  }
-  return numbers;
-}
 
 absl::Status AtLeast(const char* flag, std::optional<int64_t> value, int least) {
   if (!value.has_value() || *value >= least) return absl::OkStatus();
@@ -372,6 +358,8 @@ absl::StatusOr<SuiteFlags> ReadSuiteFlags() {
   flags.texts_may_differ = absl::GetFlag(FLAGS_texts_may_differ);
   overrides.models = {absl::GetFlag(FLAGS_target), absl::GetFlag(FLAGS_drafter),
                       absl::GetFlag(FLAGS_prompts)};
+  ASSIGN_OR_RETURN(overrides.models.drafters,
+                   ParseFolders("--drafters", absl::GetFlag(FLAGS_drafters)));
   overrides.policies = PoliciesFlag();
   for (const std::string& text : absl::GetFlag(FLAGS_temperatures)) {
     float temperature = 0;

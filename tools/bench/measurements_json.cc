@@ -137,6 +137,17 @@ json LatencyJson(const VerifyLatency& latency) {
           {"static_rmse", latency.static_rmse}};
 }
 
+json AccuracyJson(const DrafterAccuracy& found) {
+  json blocks = json::array();
+  for (const auto& block : found.accuracy.blocks) {
+    json& positions = blocks.emplace_back(json::array());
+    for (const auto& count : block) positions.push_back({count.tried, count.right});
+  }
+  return {{"drafter", found.drafter},
+          {"blocks", std::move(blocks)},
+          {"buckets", found.accuracy.buckets}};
+}
+
 }  // namespace
 
 json ComparisonJson(const Comparison& comparison, const absl::Status& texts) {
@@ -166,6 +177,10 @@ json ComparisonJson(const Comparison& comparison, const absl::Status& texts) {
 }
 
 json SuiteResultsJson(const SuiteResults& results) {
+  json accuracies = json::array();
+  for (const DrafterAccuracy& found : results.accuracies) {
+    accuracies.push_back(AccuracyJson(found));
+  }
   json runs = json::array();
   for (const SuiteRun& run : results.runs) {
     runs.push_back({{"temperature", run.temperature},
@@ -183,6 +198,8 @@ json SuiteResultsJson(const SuiteResults& results) {
           {"suite", SuiteJson(results.suite)},
           {"datasets", results.datasets},
           {"runs", std::move(runs)},
+          {"left_out", results.left_out},
+          {"accuracies", std::move(accuracies)},
           {"latency", LatencyJson(results.latency)}};
 }
 

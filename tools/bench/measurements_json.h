@@ -13,6 +13,9 @@
 //    "suite": SuiteJson, "datasets": {PROMPT ID: DATASET, …},
 //    "runs": [{"temperature", "seed", "prompt_tokens", "peak_memory_bytes": {POLICY: BYTES, …},
 //              "levels": [LEVEL, …]}, …],
+//    "left_out": [SENTENCE, …],
+//    "accuracies": [{"drafter": NAME, "blocks": [M][P] of [tried, right],
+//                    "buckets": [the text's][the rank head's]}, …],
 //    "latency": {"points": [{"rows", "context", "seconds", "roofline_seconds", "static_seconds"},
 //    …],
 //                "slope", "intercept", "roofline_rmse", "static_rmse"}}

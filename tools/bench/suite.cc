@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "common/base/status.h"
 #include "orchestrator/policy/policy.h"
 
@@ -16,9 +17,10 @@ namespace {
 using nlohmann::json;
 
 // The tables that deploy/measure/suite_tables.py makes.
-constexpr const char* kTables[] = {
-    "datasets",   "budgets", "stages",  "topology", "estimators", "correlation", "histogram",
-    "generation", "depths",  "prompts", "lengths",  "load",       "latency"};
+constexpr const char* kTables[] = {"datasets",   "budgets",     "stages",    "topology",
+                                   "estimators", "correlation", "histogram", "generation",
+                                   "depths",     "prompts",     "lengths",   "load",
+                                   "latency",    "ranks",       "blocks",    "reach"};
 
 bool IsTable(const std::string& name) {
   return std::find(std::begin(kTables), std::end(kTables), name) != std::end(kTables);
@@ -127,6 +129,12 @@ void Replace(const std::string& value, std::string* target) {
   if (!value.empty()) *target = value;
 }
 
+// Replaces those drafters that `value` names.
+void Replace(const std::map<std::string, std::string>& value,
+             std::map<std::string, std::string>* target) {
+  for (const auto& [name, folder] : value) (*target)[name] = folder;
+}
+
 void Replace(std::optional<int> value, int* target) {
   if (value.has_value()) *target = *value;
 }
@@ -147,6 +155,7 @@ absl::StatusOr<Suite> ParseSuite(std::string_view text, const std::string& origi
   reader.Require("target", &suite.models.target);
   reader.Require("drafter", &suite.models.drafter);
   reader.Read("prompts", &suite.models.prompts);
+  reader.Read("drafters", &suite.models.drafters);
   reader.Read("policies", &suite.policies);
   ReadGrid(reader, &suite.grid);
   ReadLoad(reader, &suite.load);
@@ -171,6 +180,7 @@ json SuiteJson(const Suite& suite) {
           {"target", suite.models.target},
           {"drafter", suite.models.drafter},
           {"prompts", suite.models.prompts},
+          {"drafters", suite.models.drafters},
           {"policies", suite.policies},
           {"temperatures", suite.grid.temperatures},
           {"seeds", suite.grid.seeds},
@@ -200,6 +210,7 @@ void Apply(const SuiteOverrides& overrides, Suite* suite) {
   Replace(overrides.models.target, &suite->models.target);
   Replace(overrides.models.drafter, &suite->models.drafter);
   Replace(overrides.models.prompts, &suite->models.prompts);
+  Replace(overrides.models.drafters, &suite->models.drafters);
   Replace(overrides.policies, &suite->policies);
   Replace(overrides.temperatures, &suite->grid.temperatures);
   Replace(overrides.seeds, &suite->grid.seeds);
@@ -212,8 +223,19 @@ void Apply(const SuiteOverrides& overrides, Suite* suite) {
   Replace(overrides.max_rows, &suite->load.max_rows);
 }
 
+SuitePolicy SplitPolicy(const std::string& text) {
+  const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits('@', 1));
+  return {parts.first, parts.second};
+}
+
 absl::Status CheckPolicies(const Suite& suite) {
-  for (const std::string& policy : suite.policies) {
+  for (const std::string& text : suite.policies) {
+    const auto [policy, drafter] = SplitPolicy(text);
+    if (!drafter.empty() && suite.models.drafters.count(drafter) == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("suite ", suite.name, ", policy ", text, ": there is no drafter named ",
+                       drafter, "; name its folder with --drafters ", drafter, "=DIR"));
+    }
     const absl::Status known = Policy::Parse(policy).status();
     if (known.ok()) continue;
     return absl::InvalidArgumentError(

@@ -4,6 +4,7 @@
 #define BASTION_TOOLS_BENCH_SUITE_H_
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -16,7 +17,18 @@ namespace bastion {
 // Paths of a suite's defaults are relative to the source folder.
 struct SuiteModels {
   std::string target, drafter, prompts;
+  // Folders of further drafters, by name. The policy "fixed:16@small" drafts with the one named
+  // "small". Its policies are left out if there is no such folder.
+  std::map<std::string, std::string> drafters = {};
 };
+
+// A policy of a suite, e.g. "fixed:16@small".
+struct SuitePolicy {
+  std::string policy;   // "fixed:16"
+  std::string drafter;  // "small". Empty: SuiteModels::drafter.
+};
+
+[[nodiscard]] SuitePolicy SplitPolicy(const std::string& text);
 
 // Every combination of these values is measured. Each list has at least one element, except
 // `prompt_tokens`: if it is empty, prompts keep their length.
@@ -80,8 +92,8 @@ struct SuiteOverrides {
 // Replaces the values that `overrides` sets.
 void Apply(const SuiteOverrides& overrides, Suite* suite);
 
-// INVALID_ARGUMENT, naming the suite and the policy, if a policy is unknown or if `ar`, the
-// baseline of all speedups, is missing.
+// INVALID_ARGUMENT, naming the suite and the policy, if a policy or its drafter is unknown or if
+// `ar`, the baseline of all speedups, is missing.
 [[nodiscard]] absl::Status CheckPolicies(const Suite& suite);
 
 // The names of the suites in this program, in alphabetical order.

@@ -19,6 +19,10 @@
 #include "embedded/suites/dynatree-phases.json.h"
 #include "embedded/suites/dynatree-prompts.json.h"
 #include "embedded/suites/dynatree-sweep.json.h"
+#include "embedded/suites/specblock-fig5.json.h"
+#include "embedded/suites/specblock-table1.json.h"
+#include "embedded/suites/specblock-table2.json.h"
+#include "embedded/suites/specblock-table3.json.h"
 #include "tools/bench/suite.h"
 
 namespace bastion {
@@ -37,7 +41,9 @@ constexpr EmbeddedSuite kSuites[] = {
     {"ddtree-fig4", kDdtreeFig4},           {"dynatree-datasets", kDynatreeDatasets},
     {"dynatree-lengths", kDynatreeLengths}, {"dynatree-main", kDynatreeMain},
     {"dynatree-phases", kDynatreePhases},   {"dynatree-prompts", kDynatreePrompts},
-    {"dynatree-sweep", kDynatreeSweep}};
+    {"dynatree-sweep", kDynatreeSweep},     {"specblock-fig5", kSpecblockFig5},
+    {"specblock-table1", kSpecblockTable1}, {"specblock-table2", kSpecblockTable2},
+    {"specblock-table3", kSpecblockTable3}};
 
 }  // namespace
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iostream>
 #include <map>
 #include <utility>
 
@@ -12,7 +13,6 @@
 #include "tools/bench/prompt_text.h"
 #include "tools/bench/prompts.h"
 #include "tools/bench/same_texts.h"
-#include "tools/bench/text_files.h"
 
 namespace bastion {
 namespace {
@@ -38,8 +38,8 @@ class MemoryArm final : public Arm {
 class SuiteRunner {
  public:
   // The arguments must outlive this object.
-  SuiteRunner(const Suite& suite, const SuiteOptions& options, BenchSession& session)
-      : suite_(suite), options_(options), session_(session), text_(suite.models.target) {}
+  SuiteRunner(const Suite& suite, const SuiteOptions& options, SuiteSessions& sessions)
+      : suite_(suite), options_(options), sessions_(sessions), text_(suite.models.target) {}
 
   // Measures every combination of the grid.
   absl::StatusOr<std::vector<SuiteRun>> Run(const std::vector<BenchPrompt>& prompts) {
@@ -83,7 +83,7 @@ class SuiteRunner {
   absl::StatusOr<std::vector<BenchPrompt>> WithTurns(const std::vector<BenchPrompt>& prompts,
                                                      const BenchSettings& settings) {
     if (!HasLaterTurns(prompts)) return prompts;
-    ASSIGN_OR_RETURN(const std::unique_ptr<Arm> arm, session_.arms()("ar"));
+    ASSIGN_OR_RETURN(const std::unique_ptr<Arm> arm, sessions_.MakeArm("ar"));
     return WithLaterTurns(
         prompts, text_, [&](const BenchPrompt& prompt) { return Answer(prompt, settings, *arm); });
   }
@@ -99,12 +99,12 @@ class SuiteRunner {
       ASSIGN_OR_RETURN(auto planned, PlanLoads(load, prompts, settings));
       plans.push_back(std::move(planned.front()));
     }
-    RETURN_IF_ERROR(LearnTexts(plans, settings, session_));
+    RETURN_IF_ERROR(sessions_.Learn(plans, settings));
     const ComparisonOptions comparison = {suite_.policies, suite_.load.rounds, /*cold=*/false,
                                           suite_.load.warmup};
-    const bool local = session_.stages() != nullptr;
+    const bool local = sessions_.own().stages() != nullptr;
     const auto make_arm = [&](const std::string& policy) -> absl::StatusOr<std::unique_ptr<Arm>> {
-      ASSIGN_OR_RETURN(std::unique_ptr<Arm> arm, session_.arms()(policy));
+      ASSIGN_OR_RETURN(std::unique_ptr<Arm> arm, sessions_.MakeArm(policy));
       if (!local) return arm;  // The memory is that of other processes.
       return std::make_unique<MemoryArm>(std::move(arm), &run->peak_memory[policy]);
     };
@@ -115,7 +115,7 @@ class SuiteRunner {
 
   const Suite& suite_;
   const SuiteOptions& options_;
-  BenchSession& session_;
+  SuiteSessions& sessions_;
   PromptText text_;
   DatasetOf datasets_;
   absl::Status texts_;
@@ -133,6 +133,14 @@ void Locate(const SuiteOptions& options, SuiteModels* models) {
   for (std::string* const path : {&models->target, &models->drafter, &models->prompts}) {
     *path = Located(*path, options.source_folder);
   }
+  for (auto& [name, folder] : models->drafters) folder = Located(folder, options.source_folder);
+}
+
+// Whether a table of the suite shows the accuracy of drafters.
+bool CountsAccuracy(const Suite& suite) {
+  return std::any_of(suite.tables.begin(), suite.tables.end(), [](const std::string& table) {
+    return table == "ranks" || table == "blocks";
+  });
 }
 
 }  // namespace
@@ -152,6 +160,8 @@ std::vector<BenchPrompt> FirstOfEachDataset(std::vector<BenchPrompt> prompts, in
 absl::StatusOr<SuiteResults> RunSuite(Suite suite, const SuiteOptions& options) {
   RETURN_IF_ERROR(CheckPolicies(suite));
   Locate(options, &suite.models);
+  std::vector<std::string> left_out = LeaveOutAbsentDrafters(&suite);
+  for (const std::string& sentence : left_out) std::cerr << sentence << '\n';
   std::vector<BenchPrompt> prompts;
   if (!suite.policies.empty()) {
     const std::string& file = suite.models.prompts;
@@ -160,30 +170,35 @@ absl::StatusOr<SuiteResults> RunSuite(Suite suite, const SuiteOptions& options) 
                                  std::filesystem::path(file).stem().string());
   }
   SessionOptions opened = {options.local, options.endpoint};
-  opened.local.target_folder = suite.models.target;
-  opened.local.drafter_folder = suite.models.drafter;
+  opened.local.counts_accuracy = CountsAccuracy(suite);
   opened.local.memory.max_rows = suite.load.max_rows;
   opened.max_live =
       *std::max_element(suite.grid.concurrencies.begin(), suite.grid.concurrencies.end());
-  ASSIGN_OR_RETURN(const auto session, BenchSession::Open(opened));
-  SuiteResults results = {suite, session->device(), session->mode(), {}, {}, {}, {}};
+  ASSIGN_OR_RETURN(SuiteSessions sessions, SuiteSessions::Open(suite, opened));
+  BenchSession& own = sessions.own();
+  SuiteResults results;
+  results.suite = suite;
+  results.device = own.device();
+  results.mode = own.mode();
+  results.left_out = std::move(left_out);
   if (!suite.latency.rows.empty()) {
-    if (session->stages() == nullptr) {
+    if (own.stages() == nullptr) {
       return absl::InvalidArgumentError(
           absl::StrCat("suite ", suite.name,
                        " times the target's forwards; it needs engines in this process: "
                        "remove --endpoint"));
     }
     ASSIGN_OR_RETURN(results.latency,
-                     MeasureVerifyLatency(session->stages()->verifier(), suite.latency));
+                     MeasureVerifyLatency(own.stages()->verifier(), suite.latency));
   }
   if (!suite.policies.empty()) {
-    SuiteRunner runner(suite, options, *session);
+    SuiteRunner runner(suite, options, sessions);
     ASSIGN_OR_RETURN(results.runs, runner.Run(prompts));
     results.datasets = runner.datasets();
     results.texts = runner.texts();
+    results.accuracies = sessions.accuracies();
   }
-  RETURN_IF_ERROR(session->Close());
+  RETURN_IF_ERROR(sessions.Close());
   return results;
 }
 

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "tools/bench/bench_session.h"
 #include "tools/bench/suite.h"
+#include "tools/bench/suite_sessions.h"
 #include "tools/bench/verify_latency.h"
 
 namespace bastion {
@@ -42,7 +43,9 @@ struct SuiteResults {
   std::string mode;  // "in process" or the endpoint.
   std::vector<SuiteRun> runs;
   DatasetOf datasets;
-  VerifyLatency latency;  // Empty unless the suite measures it.
+  std::vector<std::string> left_out;        // Sentences of LeaveOutAbsentDrafters.
+  std::vector<DrafterAccuracy> accuracies;  // Empty unless the suite has a table of them.
+  VerifyLatency latency;                    // Empty unless the suite measures it.
   absl::Status texts;  // DATA_LOSS if two policies generated different tokens. See CheckSameTexts.
 };
 

@@ -80,5 +80,7 @@ def suite(runs: list[dict], datasets: dict[str, str], **more) -> dict:
         },
         "datasets": datasets,
         "runs": runs,
+        "left_out": [],
+        "accuracies": [],
         "latency": {"points": [], "slope": 0.0, "intercept": 0.0, "roofline_rmse": 0.0, "static_rmse": 0.0},
     } | more

@@ -68,6 +68,7 @@ class SuiteFiguresTest(unittest.TestCase):
         self.assertEqual([depth["offered"] for depth in depths], [4, 4, 4])
         self.assertEqual([depth["accepted"] for depth in depths], [3, 1, 0], "committed lengths 3, 1, 2, 2")
         self.assertEqual(depths[2]["cycles"], 4)
+        self.assertEqual([depth["reached"] for depth in depths], [4, 3, 1])
 
     def test_datasets_have_their_own_figures(self):
         rows = suite_figures(suite([measured(1, 1)], MATH_AND_CODE))

@@ -28,7 +28,7 @@ def row(policy: str, dataset: str, speedup: float, tau: float) -> dict:
         "peak_memory_bytes": 2000000,
         "seconds": stages | {"ttft": 0.25},
         "committed_lengths": [[1, 1], [3, 3]],
-        "depths": [{"cycles": 4, "offered": 8, "accepted": 3}],
+        "depths": [{"cycles": 4, "offered": 8, "accepted": 3, "reached": 4}],
         "expected_length": {"pearson": 0.8, "spearman": 0.7, "cycles": 4, "sample": [[1.5, 2]]},
     }
 
@@ -60,6 +60,12 @@ class SuiteTablesTest(unittest.TestCase):
         self.assertIn("| oracle | 4.00×, fixed:16 | 2.00 | 2.00×, fixed:64 | 4.00 | 3.00× | 3.00 |", table)
         self.assertIn("| oracle | 3.00× | 3.00 | 28.0 | |", suite_table("budgets", figures()))
 
+    def test_a_budget_of_another_drafter_is_a_policy_of_its_own(self):
+        rows = [row("ar", "", 1, 1), row("fixed:60@medusa", "", 1.5, 2)]
+        table = suite_table("datasets", rows)
+        self.assertIn("| fixed:60@medusa | 1.50× | 2.00 |", table)
+        self.assertNotIn("oracle", table)
+
     def test_a_policy_that_lacks_a_dataset_has_no_row(self):
         rows = [one for one in figures() if (one["policy"], one["dataset"]) != ("bastion", "math")]
         self.assertNotIn("| bastion |", suite_table("datasets", rows))
@@ -72,6 +78,7 @@ class SuiteTablesTest(unittest.TestCase):
             ("correlation", "| bastion | 4 | 0.800 | 0.700 |"),
             ("histogram", "| bastion | 3.00 | 25.0 % | 0.0 % | 75.0 % |"),
             ("depths", "| bastion | 3 / 8 |"),
+            ("reach", "| bastion | 0.750 |"),
             ("generation", "| bastion | 250.0 | 2.50× | 50.0 % | 75.0 % | 3.00 |"),
             ("generation", "| 2.0 | +0.00 % |"),
         ):

@@ -95,7 +95,15 @@ TEST(MeasurementsJsonTest, ReliabilityIsWrittenByBin) {
 TEST(MeasurementsJsonTest, ASuiteHasItsRunsWithTrees) {
   PromptMeasurement request = MeasuredRequest();
   request.cycles[0].offered = {1, 3};
-  SuiteResults results = {{}, "machine", "in process", {}, {{"p0", "math"}}, {}, {}};
+  SuiteResults results;
+  results.device = "machine";
+  results.mode = "in process";
+  results.datasets = {{"p0", "math"}};
+  results.left_out = {"a sentence"};
+  drafter::BlockAccuracy accuracy;
+  accuracy.blocks = {{{4, 3}}};
+  accuracy.buckets[2][1] = 5;
+  results.accuracies = {{"small", accuracy}};
   results.suite.name = "small";
   results.suite.models = {"t", "d", "p"};
   results.runs = {
@@ -108,6 +116,10 @@ TEST(MeasurementsJsonTest, ASuiteHasItsRunsWithTrees) {
   EXPECT_EQ(written["suite"]["name"], "small");
   EXPECT_EQ(written["same_texts"], false);
   EXPECT_EQ(written["datasets"], json({{"p0", "math"}}));
+  EXPECT_EQ(written["left_out"], json({"a sentence"}));
+  EXPECT_EQ(written["accuracies"][0]["drafter"], "small");
+  EXPECT_EQ(written["accuracies"][0]["blocks"], json::parse("[[[4, 3]]]"));
+  EXPECT_EQ(written["accuracies"][0]["buckets"][2][1], 5);
   EXPECT_EQ(written["latency"]["points"][0]["static_seconds"], 0.375);
   const json& run = written["runs"][0];
   EXPECT_EQ(run["seed"], 7);

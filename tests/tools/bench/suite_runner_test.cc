@@ -7,6 +7,8 @@
 namespace bastion {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 Suite Small() {
@@ -64,6 +66,43 @@ TEST(SuiteRunnerTest, EveryCellOfTheGridIsMeasured) {
     }
   }
   EXPECT_EQ(results->datasets.begin()->second, "prompts") << "the name of the file";
+}
+
+TEST(SuiteRunnerTest, EachPolicyDraftsWithTheDrafterThatItNames) {
+  Suite suite = Small();
+  suite.grid.temperatures = {0};
+  suite.grid.max_new_tokens = {24};
+  suite.models.drafters = {{"copy", suite.models.drafter}, {"none", "no-such-folder"}};
+  suite.policies = {"ar", "fixed:8", "fixed:8@copy", "fixed:8@none"};
+  suite.tables = {"blocks"};
+  const auto results = RunSuite(suite, Options());
+  ASSERT_TRUE(results.ok()) << results.status();
+  EXPECT_TRUE(results->texts.ok()) << results->texts;
+  EXPECT_THAT(results->left_out, ElementsAre(AllOf(HasSubstr("fixed:8@none is left out"),
+                                                   HasSubstr("--drafters none=DIR"))));
+  EXPECT_THAT(results->suite.policies, ElementsAre("ar", "fixed:8", "fixed:8@copy"));
+  const std::vector<ArmResults>& arms = results->runs.at(0).levels.at(0).arms;
+  ASSERT_EQ(arms.size(), 3u);
+  for (size_t i = 0; i < arms[1].rounds[0].requests.size(); ++i) {
+    EXPECT_EQ(arms[1].rounds[0].requests[i].cycles.size(),
+              arms[2].rounds[0].requests[i].cycles.size());
+  }
+  ASSERT_EQ(results->accuracies.size(), 2u);
+  const drafter::BlockAccuracy& own = results->accuracies[0].accuracy;
+  EXPECT_EQ(results->accuracies[0].drafter, "");
+  EXPECT_EQ(results->accuracies[1].drafter, "copy");
+  EXPECT_EQ(own.blocks, results->accuracies[1].accuracy.blocks);
+  ASSERT_EQ(own.blocks.size(), 1u) << "a DFlash drafter has one block";
+  EXPECT_GT(own.blocks[0][0].right, 0);
+}
+
+TEST(SuiteRunnerTest, SeveralDraftersNeedEnginesInThisProcess) {
+  Suite suite = Small();
+  suite.models.drafters = {{"copy", suite.models.drafter}};
+  suite.policies = {"ar", "chain@copy"};
+  SuiteOptions options = Options();
+  options.endpoint = "localhost:1";
+  EXPECT_THAT(RunSuite(suite, options).status().message(), HasSubstr("remove --endpoint"));
 }
 
 TEST(SuiteRunnerTest, ALatencySuiteNeedsNoPrompts) {

@@ -90,6 +90,27 @@ TEST(SuiteTest, AQuickSuiteHasOnePromptPerDatasetAndFewTokens) {
   EXPECT_EQ(suite.policies, ParseSuite(SmallJson().dump(), "file")->policies);
 }
 
+TEST(SuiteTest, APolicyMayNameItsDrafter) {
+  json object = SmallJson();
+  object["drafters"] = {{"small", "folder"}};
+  object["policies"] = {"ar", "fixed:4", "default+prior@small"};
+  Suite suite = *ParseSuite(object.dump(), "file");
+  EXPECT_EQ(SuiteJson(*ParseSuite(SuiteJson(suite).dump(), "again")), SuiteJson(suite));
+  EXPECT_TRUE(CheckPolicies(suite).ok()) << CheckPolicies(suite);
+  EXPECT_EQ(SplitPolicy("default+prior@small").policy, "default+prior");
+  EXPECT_EQ(SplitPolicy("default+prior@small").drafter, "small");
+  EXPECT_EQ(SplitPolicy("fixed:4").policy, "fixed:4");
+  EXPECT_EQ(SplitPolicy("fixed:4").drafter, "");
+  suite.policies.emplace_back("chain@large");
+  EXPECT_THAT(CheckPolicies(suite).message(),
+              AllOf(HasSubstr("chain@large"), HasSubstr("--drafters large=DIR")));
+  SuiteOverrides overrides;
+  overrides.models.drafters = {{"large", "other"}};
+  Apply(overrides, &suite);
+  EXPECT_TRUE(CheckPolicies(suite).ok()) << CheckPolicies(suite);
+  EXPECT_EQ(suite.models.drafters.at("small"), "folder");
+}
+
 TEST(SuiteTest, AnUnknownPolicyAndAMissingBaselineAreRefused) {
   Suite suite = *ParseSuite(SmallJson().dump(), "file");
   EXPECT_TRUE(CheckPolicies(suite).ok());
