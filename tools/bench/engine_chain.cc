@@ -105,9 +105,8 @@ absl::StatusOr<std::vector<double>> EngineChain::Target(absl::Span<const TokenId
   ASSIGN_OR_RETURN(const VerifyResult result,
                    stages_.verifier->Verify({VerifyItem{id_, cached, DraftTree(token)}}, {}));
   RETURN_IF_ERROR(result.outcomes.at(0).status);
-  ASSIGN_OR_RETURN(
-      const std::vector<double> log_probs,
-      AllLogProbs(result.outcomes[0].acceptance.logprobs.at(0), target_.dims.vocabulary));
+  ASSIGN_OR_RETURN(const std::vector<double> log_probs,
+                   AllLogProbs(result.outcomes[0].acceptance, target_.dims.vocabulary));
   return ChoiceProbabilities(log_probs, choice_);
 }
 

@@ -18,8 +18,7 @@ absl::StatusOr<std::vector<double>> ReadLogProbs(Verifier& verifier, SequenceId 
   ASSIGN_OR_RETURN(const VerifyResult result,
                    verifier.Verify({VerifyItem{id, cached, DraftTree(prefix.back())}}, {}));
   RETURN_IF_ERROR(result.outcomes.at(0).status);
-  const std::vector<TokenLogprobs>& reported = result.outcomes[0].acceptance.logprobs;
-  return AllLogProbs(reported.empty() ? TokenLogprobs() : reported[0], vocabulary);
+  return AllLogProbs(result.outcomes[0].acceptance, vocabulary);
 }
 
 // A distribution over the tokens, in order of decreasing probability, that can be truncated.
@@ -74,10 +73,12 @@ class TruncatedDistribution {
 
 }  // namespace
 
-absl::StatusOr<std::vector<double>> AllLogProbs(const TokenLogprobs& reported, int vocabulary) {
+absl::StatusOr<std::vector<double>> AllLogProbs(const Acceptance& acceptance, int vocabulary) {
   std::vector<double> log_probs(vocabulary, std::numeric_limits<double>::quiet_NaN());
-  for (const auto& [token, value] : reported.top) {
-    if (token >= 0 && token < vocabulary) log_probs[token] = value;
+  if (!acceptance.logprobs.empty()) {
+    for (const auto& [token, value] : acceptance.logprobs[0].top) {
+      if (token >= 0 && token < vocabulary) log_probs[token] = value;
+    }
   }
   const bool all = std::none_of(log_probs.begin(), log_probs.end(),
                                 [](double value) { return std::isnan(value); });

@@ -11,9 +11,9 @@
 
 namespace bastion {
 
-// The log-probability of every token [V] in the report of one choice. DATA_LOSS if a token is
-// missing.
-[[nodiscard]] absl::StatusOr<std::vector<double>> AllLogProbs(const TokenLogprobs& reported,
+// The log-probability of every token [V] that a verifier reported for its first choice. DATA_LOSS
+// if a token is missing.
+[[nodiscard]] absl::StatusOr<std::vector<double>> AllLogProbs(const Acceptance& acceptance,
                                                               int vocabulary);
 
 // The target's own log-probability of every token [V] after `prefix`, by plain decoding without a
