@@ -128,7 +128,7 @@ TEST_P(ReplayedAcceptanceTest, ChainsAndTreesCommitWhatTheProfileSaysAndNoTextCh
   settings.ignore_eos = true;
   const auto plans = PlanLoads({.concurrency = {1, 8}}, prompts_, settings);
   ASSERT_TRUE(plans.ok()) << plans.status();
-  ASSERT_TRUE(LearnTexts(*plans, settings, *session_).ok());
+  ASSERT_TRUE(LearnTexts(*plans, settings, {session_.get()}).ok());
   const std::string tree = "fixed:" + std::to_string(kNodes);
   const auto levels =
       CompareLoads(*plans, {.policies = {"ar", "chain", tree}}, settings, session_->arms());

@@ -87,7 +87,7 @@ absl::Status RunComparison(const BenchFlags& flags) {
   SessionOptions options = flags.session;
   options.max_live = MaxLive(plans);
   ASSIGN_OR_RETURN(const auto session, BenchSession::Open(options));
-  RETURN_IF_ERROR(LearnTexts(plans, flags.settings, *session));
+  RETURN_IF_ERROR(LearnTexts(plans, flags.settings, {session.get()}));
   Comparison comparison = {session->device(),
                            target,
                            flags.session.local.drafter_folder,

@@ -11,8 +11,8 @@
 //    "latency_model": LatencyModelJson, or null}
 //   {"format": 1, "kind": "suite", "device", "target", "drafter", "mode", "same_texts",
 //    "suite": SuiteJson, "datasets": {PROMPT ID: DATASET, …},
-//    "runs": [{"temperature", "seed", "prompt_tokens", "peak_memory_bytes": {POLICY: BYTES, …},
-//              "levels": [LEVEL, …]}, …],
+//    "runs": [{"temperature", "seed", "prompt_tokens", "max_new_tokens",
+//              "peak_memory_bytes": {POLICY: BYTES, …}, "levels": [LEVEL, …]}, …],
 //    "left_out": [SENTENCE, …],
 //    "accuracies": [{"drafter": NAME, "blocks": [M][P] of [tried, right],
 //                    "buckets": [the text's][the rank head's]}, …],

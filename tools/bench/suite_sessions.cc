@@ -53,10 +53,10 @@ absl::StatusOr<std::unique_ptr<Arm>> SuiteSessions::MakeArm(const std::string& p
 
 absl::Status SuiteSessions::Learn(const std::vector<LoadPlan>& plans,
                                   const BenchSettings& settings) {
-  for (const auto& [name, session] : sessions_) {
-    RETURN_IF_ERROR(LearnTexts(plans, settings, *session));
-  }
-  return absl::OkStatus();
+  std::vector<BenchSession*> sessions;
+  sessions.reserve(sessions_.size());
+  for (const auto& [name, session] : sessions_) sessions.push_back(session.get());
+  return LearnTexts(plans, settings, sessions);
 }
 
 std::vector<DrafterAccuracy> SuiteSessions::accuracies() const {

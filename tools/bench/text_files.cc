@@ -30,11 +30,11 @@ std::map<std::string, PlannedRequest> LongestRequests(const std::vector<LoadPlan
 }  // namespace
 
 absl::Status LearnTexts(const std::vector<LoadPlan>& plans, const BenchSettings& settings,
-                        BenchSession& session) {
-  LocalStages* const stages = session.stages();
+                        const std::vector<BenchSession*>& sessions) {
+  LocalStages* const stages = sessions.front()->stages();
   if (stages == nullptr || stages->known_texts() == nullptr) return absl::OkStatus();
-  stages->known_texts()->Clear();
-  ASSIGN_OR_RETURN(const std::unique_ptr<Arm> plain, session.arms()("ar"));
+  for (BenchSession* const session : sessions) session->stages()->known_texts()->Clear();
+  ASSIGN_OR_RETURN(const std::unique_ptr<Arm> plain, sessions.front()->arms()("ar"));
   const auto requests = LongestRequests(plans);
   ProgressBar bar("writing the texts");
   int64_t done = 0;
@@ -45,7 +45,7 @@ absl::Status LearnTexts(const std::vector<LoadPlan>& plans, const BenchSettings&
     std::vector<TokenId> text = request.prompt->tokens;
     ASSIGN_OR_RETURN(const std::vector<TokenId> answer, Answer(*request.prompt, limited, *plain));
     text.insert(text.end(), answer.begin(), answer.end());
-    stages->known_texts()->Add(std::move(text));
+    for (BenchSession* const session : sessions) session->stages()->known_texts()->Add(text);
   }
   bar.Show(done, done);
   return absl::OkStatus();

@@ -12,10 +12,12 @@
 
 namespace bastion {
 
-// Gives the session the text of every request of `plans`, if it replays acceptance, and nothing
-// else. Shows a progress bar.
+// Gives the sessions the text of every request of `plans`, if they replay acceptance. The first one
+// writes the texts. Shows a progress bar. REQUIRES: the sessions have the same target, and all of
+// them replay acceptance or none does; there is at least one.
 [[nodiscard]] absl::Status LearnTexts(const std::vector<LoadPlan>& plans,
-                                      const BenchSettings& settings, BenchSession& session);
+                                      const BenchSettings& settings,
+                                      const std::vector<BenchSession*>& sessions);
 
 // Writes a JSON line {"id", "prompt_tokens", "token_ids"} for the longest text of each prompt.
 // UNAVAILABLE if the file cannot be written.
