@@ -4,7 +4,7 @@ The counts come from drafter_service/replay/block_accuracy.h.
 """
 
 from bench_statistics import ratio
-from generation_tables import Rows
+from generation_tables import Rows, by_depth
 from report import table
 
 BUCKETS = ("rank 1", "ranks 2 to 4", "ranks 5 to 10", "beyond 10")
@@ -12,15 +12,7 @@ BUCKETS = ("rank 1", "ranks 2 to 4", "ranks 5 to 10", "beyond 10")
 
 def reach(rows: Rows) -> str:
     """The share of the cycles with a node at depth k that accepted one there, of those that accepted one at k - 1."""
-    deepest = max((len(row["depths"]) for row in rows), default=0)
-    if deepest == 0:
-        return "The policies offered no nodes.\n"
-    lines = []
-    for row in rows:
-        cells = [f"{share:.3f}" for share in reached_shares(row)]
-        if cells:
-            lines.append([row["policy"], *cells, *["–"] * (deepest - len(cells))])
-    return table(["policy", *map(str, range(1, deepest + 1))], lines) + "\n"
+    return by_depth(rows, lambda row: [f"{share:.3f}" for share in reached_shares(row)])
 
 
 def reached_shares(row: dict, least: int = 1) -> list[float]:

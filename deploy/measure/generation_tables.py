@@ -48,14 +48,15 @@ def _level_rate(found: list[dict]) -> float:
 
 
 def depths(rows: Rows) -> str:
+    return by_depth(rows, lambda row: [f"{depth['accepted']} / {depth['offered']}" for depth in row["depths"]])
+
+
+def by_depth(rows: Rows, cells_of: Callable[[dict], list[str]]) -> str:
+    """A column for each depth. `cells_of`: the cells of a row of figures. A row without cells is left out."""
     deepest = max((len(row["depths"]) for row in rows), default=0)
     if deepest == 0:
         return "The policies offered no nodes.\n"
-    lines = []
-    for row in rows:
-        if row["depths"]:
-            cells = [f"{depth['accepted']} / {depth['offered']}" for depth in row["depths"]]
-            lines.append([row["policy"], *cells, *["–"] * (deepest - len(cells))])
+    lines = [[row["policy"], *cells, *["–"] * (deepest - len(cells))] for row in rows if (cells := cells_of(row))]
     return table(["policy", *map(str, range(1, deepest + 1))], lines) + "\n"
 
 
