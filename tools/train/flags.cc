@@ -6,6 +6,7 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "common/base/status.h"
 #include "engine/program/flags.h"
@@ -149,13 +150,21 @@ absl::Status CheckGiven(const char* flag, const std::string& value, const char* 
   return absl::InvalidArgumentError(absl::StrCat("--", flag, " is missing: ", what));
 }
 
+// The place, from 0, of a flag's value among `values`.
+absl::StatusOr<int> ChoiceOf(const absl::Flag<std::string>& flag,
+                             const std::vector<std::string>& values) {
+  const std::string value = absl::GetFlag(flag);
+  const auto found = std::find(values.begin(), values.end(), value);
+  if (found != values.end()) return static_cast<int>(found - values.begin());
+  return absl::InvalidArgumentError(absl::StrCat("--", flag.Name(), " is \"", value,
+                                                 "\"; it must be ", absl::StrJoin(values, " or ")));
+}
+
 // Whether a flag has the second of its two values.
 absl::StatusOr<bool> IsSecond(const absl::Flag<std::string>& flag, const char* first,
                               const char* second) {
-  const std::string value = absl::GetFlag(flag);
-  if (value == first || value == second) return value == second;
-  return absl::InvalidArgumentError(
-      absl::StrCat("--", flag.Name(), " is \"", value, "\"; it must be ", first, " or ", second));
+  ASSIGN_OR_RETURN(const int choice, ChoiceOf(flag, {first, second}));
+  return choice == 1;
 }
 
 absl::StatusOr<LearningOptions> ReadLearningFlags() {
@@ -174,9 +183,8 @@ absl::StatusOr<LearningOptions> ReadLearningFlags() {
   learning.seed = absl::GetFlag(FLAGS_seed);
   learning.pool_bytes = absl::GetFlag(FLAGS_pool_bytes);
   learning.pool_uses = absl::GetFlag(FLAGS_pool_uses);
-  if (absl::GetFlag(FLAGS_products) != "auto") {
-    ASSIGN_OR_RETURN(learning.bf16_products, IsSecond(FLAGS_products, "fp32", "bf16"));
-  }
+  ASSIGN_OR_RETURN(const int products, ChoiceOf(FLAGS_products, {"auto", "fp32", "bf16"}));
+  if (products > 0) learning.bf16_products = products == 2;
   RETURN_IF_ERROR(CheckPositive("texts", learning.texts));
   RETURN_IF_ERROR(CheckPositive("pool_bytes", static_cast<double>(learning.pool_bytes)));
   RETURN_IF_ERROR(CheckPositive("pool_uses", learning.pool_uses));
