@@ -162,6 +162,9 @@ struct SpecBlockConfig {
   // False: the rows of a later block have the positions of the rows of the first block. True: they
   // also count the tokens on the path from the root to the token that the block starts from.
   bool path_positions = false;
+  // False: only the first row of a block reads the condition and the embedding. Trained for
+  // ablations alone.
+  bool prefix_broadcast = true;
 };
 
 // What only drafters have. Each kind of drafter uses its own part.

@@ -10,6 +10,7 @@ namespace {
 constexpr const char* kPositions = "diffspec_draft_token_num";
 constexpr const char* kRankClasses = "rank_classes";
 constexpr const char* kBlockPositions = "block_positions";
+constexpr const char* kPrefixBroadcast = "prefix_broadcast";
 constexpr int kMaxPositions = 64;
 constexpr int kImplementedClasses = 4;
 
@@ -41,7 +42,8 @@ absl::StatusOr<bool> ReadPathPositions(const JsonObject& json) {
 std::vector<std::string> SpecBlockFields() {
   std::vector<std::string> fields = DraftHeadFields();
   // num_ttt_blocks is the number of blocks in training. The policy chooses how many are drafted.
-  for (const char* field : {kPositions, kRankClasses, kBlockPositions, "num_ttt_blocks"}) {
+  for (const char* field :
+       {kPositions, kRankClasses, kBlockPositions, kPrefixBroadcast, "num_ttt_blocks"}) {
     fields.emplace_back(field);
   }
   return fields;
@@ -53,6 +55,7 @@ absl::Status ReadSpecBlock(const JsonObject& json, ModelConfig& config) {
   RETURN_IF_ERROR(ReadDraftHead(json, config));
   ASSIGN_OR_RETURN(specblock.rank_classes, ReadRankClasses(json));
   ASSIGN_OR_RETURN(specblock.path_positions, ReadPathPositions(json));
+  ASSIGN_OR_RETURN(specblock.prefix_broadcast, json.Get<bool>(kPrefixBroadcast, true));
   return absl::OkStatus();
 }
 

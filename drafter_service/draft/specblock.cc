@@ -31,6 +31,19 @@ absl::Status LoadQueries(const nn::WeightLoader& loader, const hub::ModelConfig&
   return absl::OkStatus();
 }
 
+// What KeepShared needs for `rows` rows without prefix broadcast.
+absl::Status LoadKeptRows(const nn::WeightLoader& loader, const hub::ModelConfig& config, int rows,
+                          DType type, SpecBlockWeights& weights) {
+  const int positions = config.drafter.specblock.positions;
+  std::vector<TokenId> places(rows, rows);
+  for (int row = 0; row < rows; row += positions) places[row] = row;
+  ASSIGN_OR_RETURN(weights.kept_places, nn::IdsOn(loader.device(), places));
+  const int64_t values = (int64_t{rows} + 1) * config.dims.hidden;
+  ASSIGN_OR_RETURN(weights.kept_rows,
+                   loader.device().Allocate(Bytes(type, values), "first rows of blocks"));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SpecBlockModel>> SpecBlockModel::Read(
@@ -62,6 +75,10 @@ absl::StatusOr<std::unique_ptr<SpecBlockModel>> SpecBlockModel::Read(
   ASSIGN_OR_RETURN(own.token_norm, norm("token_norm"));
   ASSIGN_OR_RETURN(own.query_norm, norm("query_norm"));
   RETURN_IF_ERROR(LoadQueries(loader, config, weights.decoder->capacity().rows, own));
+  if (!config.drafter.specblock.prefix_broadcast) {
+    RETURN_IF_ERROR(LoadKeptRows(loader, config, weights.decoder->capacity().rows,
+                                 options.formats.activations, own));
+  }
   if (config.drafter.specblock.rank_classes > 0) {
     ASSIGN_OR_RETURN(own.rank_head, RankHead::Load(pair, options.device->host()));
     ASSIGN_OR_RETURN(own.final_norm, ReadHostNorm(pair, config.names.final_norm, width));
@@ -103,6 +120,18 @@ nn::ForwardCost SpecBlockModel::Cost() const {
   return cost;
 }
 
+void SpecBlockModel::KeepShared(const kernels::Rows& rows, const nn::Norm& norm, int part) {
+  nn::Activations& x = weights().decoder->activations();
+  if (!config().drafter.specblock.prefix_broadcast) {
+    x.Normalize(rows, norm, {own_.kept_rows.data(), config().dims.hidden, state_type()});
+    kernels::Rows kept = rows;
+    kept.tokens = own_.kept_places.as<int32_t>();
+    x.Embed(kept, own_.kept_rows.data(), state_type());
+  }
+  x.Normalize(rows, norm, {});
+  x.Keep(rows, part);
+}
+
 void SpecBlockModel::Enter(const kernels::Rows& rows, bool from_features) {
   nn::Activations& x = weights().decoder->activations();
   if (from_features) {
@@ -110,11 +139,9 @@ void SpecBlockModel::Enter(const kernels::Rows& rows, bool from_features) {
   } else {
     x.Embed(Numbered(rows), states(), state_type());
   }
-  x.Normalize(rows, own_.condition_norm, {});
-  x.Keep(rows, kCondition);
+  KeepShared(rows, own_.condition_norm, kCondition);
   x.Embed(rows, weights().vocabulary.table.data(), weights().vocabulary.type);
-  x.Normalize(rows, own_.token_norm, {});
-  x.Keep(rows, kToken);
+  KeepShared(rows, own_.token_norm, kToken);
   kernels::Rows places = rows;
   places.tokens = own_.row_places.as<int32_t>();
   x.Embed(places, own_.queries.data(), state_type());

@@ -33,6 +33,10 @@ struct SpecBlockWeights {
   nn::Norm condition_norm, token_norm, query_norm;
   nn::Buffer queries;     // [K, C] of the activations' type
   nn::Buffer row_places;  // [R] Place k of a row: 0 … K - 1
+  // Without prefix broadcast: a copy of the residual stream, with a row of zeros at the end; and
+  // for each row the row that it keeps, its own or the one of zeros.
+  nn::Buffer kept_rows;    // [R + 1, C] of the activations' type
+  nn::Buffer kept_places;  // [R]
   RankHead rank_head;
   HostNorm final_norm;  // [C] of the states that the rank head reads
 };
@@ -68,6 +72,9 @@ class SpecBlockModel final : public StatefulModel {
       : StatefulModel(std::move(weights)), own_(std::move(own)) {}
 
   void Enter(const kernels::Rows& rows, bool from_features) override;
+  // The normed residual stream becomes part `part` of all rows of a token. Without prefix
+  // broadcast, of the first row; the part of the others is 0.
+  void KeepShared(const kernels::Rows& rows, const nn::Norm& norm, int part);
   // Adds rank classes to the marginals.
   absl::Status Complete(int rows, absl::Span<const int> wanted, bool coupled,
                         std::vector<Marginals>& marginals) override;

@@ -2,9 +2,13 @@
 // random checkpoints: blocks from the root and from nodes, over three cycles, on the CPU and on a
 // GPU.
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "drafter_service/draft/specblock.h"
 #include "tests/parity/stateful_parity_fixture.h"
+#include "tests/support/temp_folder.h"
 
 namespace bastion {
 namespace {
@@ -157,6 +161,28 @@ TEST_P(SpecBlockParityTest, AChainOfBlocksInOneRoundHasTheSameBitsAsOneByOne) {
   ASSERT_EQ(one_by_one.blocks.size(), 3u);
   // The root is drafted again. Later blocks depend on tokens that this round predicts.
   EXPECT_EQ(Expand(draft.frontier, one_by_one.paths), one_by_one.blocks);
+}
+
+// For ablations; trainable_specblock_test.cc compares such a drafter with its trainer.
+TEST_P(SpecBlockParityTest, WithoutPrefixBroadcastAGpuDraftsAsTheCpu) {
+  const testing::TempFolder changed;
+  std::filesystem::copy(folder_ + "/drafter", changed.path());
+  std::ifstream file(folder_ + "/drafter/config.json");
+  nlohmann::json config = nlohmann::json::parse(file);
+  config["prefix_broadcast"] = false;
+  changed.Write("config.json", config.dump());
+  const Frontier frontier = Drafts()[0].frontier;
+  Open(local_.device, changed.path());
+  const Marginals cpu = Expand(frontier, {{}})[0];
+  OpenOnCpu();
+  EXPECT_NE(Expand(frontier, {{}})[0], cpu);
+  OpenOnGpu(changed.path());
+  if (engine_ == nullptr) return;
+  const Marginals gpu = Expand(frontier, {{}})[0];
+  ASSERT_EQ(gpu.tokens.size(), cpu.tokens.size());
+  for (size_t i = 0; i < cpu.tokens.size(); ++i) {
+    EXPECT_NEAR(gpu.log_probs[i], cpu.log_probs[i], kReferenceTolerance) << "at " << i;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Goldens, SpecBlockParityTest,

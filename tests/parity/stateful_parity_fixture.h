@@ -53,12 +53,13 @@ class StatefulParityFixture : public ::testing::TestWithParam<std::string> {
         tokens_(golden_.Integers("tokens")),
         ids_(golden_.Integers("draft_ids")) {}
 
-  void Open(std::shared_ptr<nn::Device> device) {
+  void Open(std::shared_ptr<nn::Device> device) { Open(std::move(device), folder_ + "/drafter"); }
+  void Open(std::shared_ptr<nn::Device> device, const std::string& drafter_folder) {
     const std::vector<float> features = golden_.Floats("features");
     features_ = std::make_unique<GoldenFeatures>(
         features, static_cast<int>(features.size() / tokens_.size()));
     drafter::DrafterOptions options;
-    options.drafter_folder = folder_ + "/drafter";
+    options.drafter_folder = drafter_folder;
     options.target_folder = folder_ + "/target";
     options.engine = {nn::FormatsFor(WeightFormat::kF32), std::move(device), /*kv_tokens=*/1024};
     options.engine.max_rows = 64;
@@ -69,11 +70,12 @@ class StatefulParityFixture : public ::testing::TestWithParam<std::string> {
   }
   void OpenOnCpu() { Open(local_.device); }
   // On the emulator in a build without CUDA. Skips the test if there is no GPU.
-  void OpenOnGpu() {
+  void OpenOnGpu() { OpenOnGpu(folder_ + "/drafter"); }
+  void OpenOnGpu(const std::string& drafter_folder) {
     auto device = nn::OpenCudaDevice(0, /*gemm_table=*/"", local_.device->host());
     if (absl::IsUnavailable(device.status())) GTEST_SKIP() << device.status();
     ASSERT_TRUE(device.ok()) << device.status();
-    Open(*std::move(device));
+    Open(*std::move(device), drafter_folder);
   }
 
   // The frontiers of the golden's drafts, without paths.

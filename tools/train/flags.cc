@@ -106,6 +106,9 @@ ABSL_FLAG(int64_t, rank_steps, -1,
           "Steps before the rank head of a SpecBlock drafter learns. -1: a tenth of the run.");
 ABSL_FLAG(bool, no_shift, false,
           "Ablation: train a SpecBlock drafter whose rows do not read the row before them.");
+ABSL_FLAG(bool, no_prefix_broadcast, false,
+          "Ablation: only the first row of a SpecBlock drafter's block reads the condition and the "
+          "embedding of its token.");
 ABSL_FLAG(bool, no_prefix_mask, false,
           "Ablation: all positions of a SpecBlock drafter's blocks count in the loss, not only "
           "those after right ones.");
@@ -200,6 +203,7 @@ absl::StatusOr<LearningOptions> ReadLearningFlags() {
 absl::Status ReadSpecBlockFlags(DrafterShape& shape) {
   shape.positions = absl::GetFlag(FLAGS_positions);
   shape.specblock.shift = !absl::GetFlag(FLAGS_no_shift);
+  shape.specblock.prefix_broadcast = !absl::GetFlag(FLAGS_no_prefix_broadcast);
   ASSIGN_OR_RETURN(shape.specblock.path_positions, IsSecond(FLAGS_block_positions, "same", "path"));
   BlockLearning& learning = shape.specblock.learning;
   learning.blocks = absl::GetFlag(FLAGS_blocks);
@@ -337,7 +341,8 @@ std::vector<FlagGroup> TrainFlagGroups() {
       {"DFlash 2 drafters (command dflash2)", {"selector_rank N", "selector_weight NUMBER"}},
       {"SpecBlock drafters (command specblock)",
        {"blocks N", "block_positions same|path", "position_decay NUMBER", "block_mask one|carry",
-        "rank_loss plain|ordinal", "rank_steps N", "no_shift", "no_prefix_mask"}},
+        "rank_loss plain|ordinal", "rank_steps N", "no_shift", "no_prefix_broadcast",
+        "no_prefix_mask"}},
       {"Command prior",
        {"continuations N", "pair_continuations N", "min_pair_count N", "max_entries N",
         "max_counted N"}},

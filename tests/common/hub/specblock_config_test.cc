@@ -156,6 +156,13 @@ TEST_F(SpecBlockConfigTest, LaterBlocksCountTheirPathOnlyIfTheConfigSaysSo) {
   ExpectRefused("block_positions", true, kInvalidBlock, "'block_positions'");
 }
 
+TEST_F(SpecBlockConfigTest, AllRowsReadThePrefixUnlessTheConfigSaysNo) {
+  EXPECT_TRUE(Read(ForQwen3())->drafter.specblock.prefix_broadcast);
+  EXPECT_TRUE(ReadWith("prefix_broadcast", true)->drafter.specblock.prefix_broadcast);
+  EXPECT_FALSE(ReadWith("prefix_broadcast", false)->drafter.specblock.prefix_broadcast);
+  ExpectRefused("prefix_broadcast", "no", kInvalidBlock, "'prefix_broadcast'");
+}
+
 // The drafters list layers as EAGLE-3 drafters do: eagle_config_test.cc has more cases.
 TEST_F(SpecBlockConfigTest, LayersAreListedAsForEagle) {
   EXPECT_THAT(ReadWith(kLayerList, {2, 18, 33})->drafter.head.target_layers,

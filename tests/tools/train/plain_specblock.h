@@ -74,8 +74,11 @@ class PlainSpecBlock {
     const at::Tensor condition = Norm(block.condition, "input_layer.condition_norm");
     const at::Tensor token =
         Norm(at::embedding(target_.embedding, block.token), "input_layer.token_norm");
-    return at::linear(at::cat({condition.expand_as(queries), token.expand_as(queries), queries}, 1),
-                      Weight("input_layer.fuse"));
+    at::Tensor shared = at::cat({condition, token}).expand({places(), -1});
+    if (!config_.drafter.specblock.prefix_broadcast) {
+      shared = at::cat({shared.narrow(0, 0, 1), at::zeros_like(shared.narrow(0, 1, places() - 1))});
+    }
+    return at::linear(at::cat({shared, queries}, 1), Weight("input_layer.fuse"));
   }
   // [heads, rows, D]
   [[nodiscard]] at::Tensor Heads(const at::Tensor& x, const std::string& name,

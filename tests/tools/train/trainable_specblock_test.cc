@@ -277,6 +277,7 @@ TEST_P(TrainableSpecBlockTest, TheEngineReadsWhatTheTrainerSaved) {
   EXPECT_EQ(read->drafter.specblock.positions, places());
   EXPECT_EQ(read->drafter.specblock.rank_classes, kRankClasses);
   EXPECT_EQ(read->drafter.specblock.path_positions, shape_.specblock.path_positions);
+  EXPECT_EQ(read->drafter.specblock.prefix_broadcast, shape_.specblock.prefix_broadcast);
   EXPECT_EQ(read->dims.layers, shape_.layers > 0 ? shape_.layers : 2);
   EXPECT_EQ(read->blocks.rope.theta, target_.config.blocks.rope.theta);
 }
@@ -318,6 +319,7 @@ std::vector<SpecBlockCase> Cases() {
        50},
       {"grouped", "gqa4_tied_draft5", {.feature_layers = {1, 2}, .specblock = unmasked}, 40},
       {"no_shift", "eagle3_specforge", {.specblock = {.shift = false}}, 50},
+      {"no_prefix_broadcast", "eagle3_specforge", {.specblock = {.prefix_broadcast = false}}, 50},
   };
 }
 

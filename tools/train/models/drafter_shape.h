@@ -24,6 +24,8 @@ struct BlockLearning {
 struct SpecBlockShape {
   bool path_positions = false;  // A later block's positions also count the tokens before its start.
   bool shift = true;            // A row also reads the row before it. False: for ablations.
+  bool prefix_broadcast =
+      true;  // All rows of a token read its condition and embedding. False: for ablations.
   BlockLearning learning = {};
 };
 

@@ -53,6 +53,7 @@ hub::ModelConfig ConfigFor(const hub::ModelConfig& target, const DrafterShape& s
   specblock.positions = shape.positions > 0 ? shape.positions : kDefaultPositions;
   specblock.rank_classes = kRankClasses;
   specblock.path_positions = shape.specblock.path_positions;
+  specblock.prefix_broadcast = shape.specblock.prefix_broadcast;
   hub::DraftHead& head = config.drafter.head;
   head.vocabulary = shape.draft_tokens.empty() ? target.dims.vocabulary
                                                : static_cast<int>(shape.draft_tokens.size());
@@ -177,12 +178,15 @@ absl::Status TrainableSpecBlock::BeginWithTarget() {
 
 at::Tensor TrainableSpecBlock::Enter(const at::Tensor& tokens, const at::Tensor& conditions) const {
   const double epsilon = config_.blocks.norm_epsilon;
-  // All rows of a token read the same condition and the same embedding.
   const std::vector<at::Tensor> parts = fuse_.chunk(kParts, 1);
   const at::Tensor embeddings = at::embedding(target_.embedding, tokens);
   const at::Tensor shared = Product(RmsNorm(conditions, condition_norm_, epsilon), parts[0]) +
                             Product(RmsNorm(embeddings, token_norm_, epsilon), parts[1]);
-  return shared.unsqueeze(-2) + Product(RmsNorm(queries_, query_norm_, epsilon), parts[2]);
+  at::Tensor rows = shared.unsqueeze(-2);  // Of all places.
+  if (!specblock().prefix_broadcast) {
+    rows = at::constant_pad_nd(rows, {0, 0, 0, specblock().positions - 1});
+  }
+  return rows + Product(RmsNorm(queries_, query_norm_, epsilon), parts[2]);
 }
 
 at::Tensor TrainableSpecBlock::Shift(const at::Tensor& x, size_t layer) const {
@@ -328,6 +332,7 @@ nlohmann::json TrainableSpecBlock::Config() const {
   json["diffspec_draft_token_num"] = specblock().positions;
   json["rank_classes"] = specblock().rank_classes;
   json["block_positions"] = specblock().path_positions ? "path" : "same";
+  if (!specblock().prefix_broadcast) json["prefix_broadcast"] = false;
   json["num_ttt_blocks"] = learning_.blocks;
   json["draft_vocab_size"] = config_.drafter.head.vocabulary;
   json["target_hidden_size"] = config_.drafter.head.target_hidden;
