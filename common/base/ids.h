@@ -8,11 +8,14 @@
 #include <ostream>
 #include <utility>
 
+#include "common/base/strong_index.h"
+
 namespace bastion {
 
-using TokenId = int32_t;    // Index into the target's vocabulary, 0 <= id < V.
-using Position = int32_t;   // Absolute position of a token in its sequence, from 0.
-using NodeIndex = int32_t;  // Index of a node in a draft tree; 0 is the root.
+using TokenId = int32_t;   // Index into the target's vocabulary, 0 <= id < V.
+using Position = int32_t;  // Absolute position of a token in its sequence, from 0.
+// Index of a node in a draft tree; 0 is the root.
+using NodeIndex = StrongIndex<struct NodeIndexKind>;
 
 inline constexpr TokenId kNoToken = -1;
 inline constexpr NodeIndex kNoNode = -1;

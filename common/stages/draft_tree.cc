@@ -18,7 +18,7 @@ NodeIndex DraftTree::Add(NodeIndex parent, TokenId token, float log_score) {
   parents_.push_back(parent);
   depths_.push_back(depths_[parent] + 1);
   log_scores_.push_back(log_score);
-  return rows() - 1;
+  return NodeIndex::Of(nodes());
 }
 
 void DraftTree::Reserve(int nodes) {
@@ -52,7 +52,7 @@ std::vector<uint64_t> DraftTree::AncestorBits() const {
       const uint64_t* above = &bits[static_cast<size_t>(parents_[i]) * words];
       for (int w = 0; w < words; ++w) row[w] = above[w];
     }
-    row[i / 64] |= uint64_t{1} << (i % 64);
+    row[i.value() / 64] |= uint64_t{1} << (i.value() % 64);
   }
   return bits;
 }
@@ -68,17 +68,18 @@ absl::Status DraftTree::Validate(int vocabulary) const {
   seen.reserve(rows());
   for (NodeIndex i = 0; i < rows(); ++i) {
     if (tokens_[i] < 0 || tokens_[i] >= vocabulary) {
-      return absl::InvalidArgumentError(absl::StrCat("tree node ", i, ": token ", tokens_[i],
-                                                     " is outside the vocabulary of ", vocabulary));
+      return absl::InvalidArgumentError(absl::StrCat("tree node ", i.value(), ": token ",
+                                                     tokens_[i], " is outside the vocabulary of ",
+                                                     vocabulary));
     }
     if (i == 0) continue;
     if (!seen.emplace(parents_[i], tokens_[i]).second) {
-      return absl::InvalidArgumentError(absl::StrCat("tree node ", i, ": parent ", parents_[i],
-                                                     " already has a child with token ",
-                                                     tokens_[i]));
+      return absl::InvalidArgumentError(
+          absl::StrCat("tree node ", i.value(), ": parent ", parents_[i].value(),
+                       " already has a child with token ", tokens_[i]));
     }
     if (!(log_scores_[i] <= log_scores_[parents_[i]])) {
-      return absl::InvalidArgumentError(absl::StrCat("tree node ", i, ": log score ",
+      return absl::InvalidArgumentError(absl::StrCat("tree node ", i.value(), ": log score ",
                                                      log_scores_[i], " is above its parent's ",
                                                      log_scores_[parents_[i]]));
     }

@@ -113,8 +113,10 @@ absl::StatusOr<SamplingParams> Decode(const proto::SamplingParams& in) {
 
 void Encode(const DraftTree& tree, proto::DraftTree& out) {
   out.mutable_tokens()->Add(tree.tokens().begin(), tree.tokens().end());
-  out.mutable_parents()->Add(tree.parents().begin(), tree.parents().end());
-  for (NodeIndex i = 0; i < tree.rows(); ++i) out.add_log_scores(tree.log_score(i));
+  for (NodeIndex i = 0; i < tree.rows(); ++i) {
+    out.add_parents(tree.parent(i).value());
+    out.add_log_scores(tree.log_score(i));
+  }
 }
 
 absl::StatusOr<DraftTree> Decode(const proto::DraftTree& in) {
@@ -126,12 +128,12 @@ absl::StatusOr<DraftTree> Decode(const proto::DraftTree& in) {
                                                    "least 1"));
   }
   DraftTree tree(in.tokens(0));
-  for (NodeIndex i = 1; i < rows; ++i) {
+  for (int i = 1; i < rows; ++i) {
     if (in.parents(i) < 0 || in.parents(i) >= i) {
       return absl::InvalidArgumentError(
           absl::StrCat("tree node ", i, ": parent ", in.parents(i), " does not come before it"));
     }
-    tree.Add(in.parents(i), in.tokens(i), in.log_scores(i));
+    tree.Add(NodeIndex::Of(in.parents(i)), in.tokens(i), in.log_scores(i));
   }
   return tree;
 }
@@ -242,7 +244,7 @@ void Encode(const VerifyResult& result, proto::VerifierReply& out) {
   for (const VerifyOutcome& outcome : result.outcomes) {
     proto::VerifierReply::Outcome& added = *out.add_outcomes();
     Encode(outcome.status, *added.mutable_status());
-    added.mutable_path()->Add(outcome.acceptance.path.begin(), outcome.acceptance.path.end());
+    for (const NodeIndex node : outcome.acceptance.path) added.add_path(node.value());
     added.set_next(outcome.acceptance.next);
     for (const TokenLogprobs& logprobs : outcome.acceptance.logprobs) {
       proto::VerifierReply::Logprobs& encoded = *added.add_logprobs();
@@ -265,7 +267,7 @@ VerifyResult DecodeVerifyResult(const proto::VerifierReply& in) {
   for (const proto::VerifierReply::Outcome& outcome : in.outcomes()) {
     VerifyOutcome& added = result.outcomes.emplace_back();
     added.status = Decode(outcome.status());
-    added.acceptance.path.assign(outcome.path().begin(), outcome.path().end());
+    for (const int node : outcome.path()) added.acceptance.path.push_back(NodeIndex::Of(node));
     added.acceptance.next = outcome.next();
     for (const proto::VerifierReply::Logprobs& encoded : outcome.logprobs()) {
       TokenLogprobs& logprobs = added.acceptance.logprobs.emplace_back();

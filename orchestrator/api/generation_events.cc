@@ -61,13 +61,13 @@ void SetTree(const VerifiedTree& verified, const hub::Tokenizer& tokenizer, v1::
   out.set_next_text(TextOf(tokenizer, verified.next));
   for (NodeIndex i = 1; i < tree.rows(); ++i) {
     v1::VerifiedTree::Node& node = *out.add_nodes();
-    node.set_parent(tree.parent(i));
+    node.set_parent(tree.parent(i).value());
     node.set_token_id(tree.token(i));
     node.set_text(TextOf(tokenizer, tree.token(i)));
     node.set_path_probability(std::exp(tree.log_score(i)));
     node.set_source(SourceOf(verified.sources[i - 1]));
   }
-  for (const NodeIndex i : verified.accepted) out.mutable_nodes(i - 1)->set_accepted(true);
+  for (const NodeIndex i : verified.accepted) out.mutable_nodes(i.value() - 1)->set_accepted(true);
 }
 
 // REQUIRES: the totals of the trees were kept.

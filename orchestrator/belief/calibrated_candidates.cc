@@ -61,7 +61,7 @@ void ObserveChoices(Candidates& candidates, TokenId root, absl::Span<const Token
   DraftTree path(root);
   bool on_spine = true;
   for (size_t i = 0; i < chosen.size(); ++i) {
-    const auto node = static_cast<NodeIndex>(i);
+    const auto node = NodeIndex::Of(i);
     const CandidateList list = candidates.After(path, node);
     if (list.size == 0) return;
     const int depth = static_cast<int>(i) + 1;

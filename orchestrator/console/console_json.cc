@@ -84,16 +84,16 @@ json History(const std::vector<ConsoleInterval>& intervals) {
 
 json Tree(const VerifiedTree& verified, const hub::Tokenizer* tokenizer) {
   const DraftTree& tree = verified.tree;
-  const NodeIndex shown = std::min(tree.nodes(), kShownNodes);
+  const int shown = std::min(tree.nodes(), kShownNodes);
   json parents = json::array(), probabilities = json::array(), sources = json::array();
   for (NodeIndex i = 1; i <= shown; ++i) {
-    parents.push_back(tree.parent(i));
+    parents.push_back(tree.parent(i).value());
     probabilities.push_back(Rounded(std::exp(tree.log_score(i))));
     sources.push_back(kSourceNames[static_cast<size_t>(verified.sources[i - 1])]);
   }
   json accepted = json::array();
   for (const NodeIndex i : verified.accepted) {
-    if (i <= shown) accepted.push_back(i);
+    if (i <= shown) accepted.push_back(i.value());
   }
   json out = {{"nodes", tree.nodes()},
               {"parents", parents},

@@ -35,9 +35,9 @@ absl::Status CheckAcceptance(const DraftTree& tree, const Acceptance& acceptance
   NodeIndex at = 0;
   for (const NodeIndex node : acceptance.path) {
     if (node <= at || node >= tree.rows() || tree.parent(node) != at) {
-      return absl::InternalError(absl::StrCat("the verifier accepted node ", node, " after node ",
-                                              at, ", which is not a path in the tree of ",
-                                              tree.rows(), " rows"));
+      return absl::InternalError(
+          absl::StrCat("the verifier accepted node ", node.value(), " after node ", at.value(),
+                       ", which is not a path in the tree of ", tree.rows(), " rows"));
     }
     at = node;
   }

@@ -35,7 +35,7 @@ absl::StatusOr<TimingTrace> VerifyChain(Verifier& verifier, SequenceId id,
   RETURN_IF_ERROR(verifier.Prefill({id, 0, {tokens.begin(), root}}).status());
   DraftTree chain(*root);
   for (NodeIndex parent = 0; parent + 1 < rows; ++parent) {
-    chain.Add(parent, root[parent + 1], chain.log_score(parent) - 1.0f);
+    chain.Add(parent, root[parent.value() + 1], chain.log_score(parent) - 1.0f);
   }
   ASSIGN_OR_RETURN(const VerifyResult result, verifier.Verify({{id, cached, chain}}, {}));
   RETURN_IF_ERROR(result.outcomes.at(0).status);

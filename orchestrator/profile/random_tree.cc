@@ -27,7 +27,7 @@ DraftTree RandomTree(int rows, int vocabulary, uint64_t seed) {
   for (int node = tree.rows(); node < rows; ++node) {
     // Nodes 1 and 2 are both children of the root, so the tree is not a chain.
     const NodeIndex parent =
-        node <= 2 && rows > 2 ? 0 : static_cast<NodeIndex>(RandomWord(seed, draws++) % node);
+        node <= 2 && rows > 2 ? 0 : NodeIndex::Of(RandomWord(seed, draws++) % node);
     tree.Add(parent, (first + node) % vocabulary, tree.log_score(parent) - 1.0f);
   }
   return tree;

@@ -69,7 +69,7 @@ class BlockPool {
   // The tree of the best nodes.
   [[nodiscard]] DraftTree BestNodes() const {
     std::vector<NodeIndex> best(nodes_.nodes());
-    for (size_t i = 0; i < best.size(); ++i) best[i] = static_cast<NodeIndex>(i) + 1;
+    for (size_t i = 0; i < best.size(); ++i) best[i] = NodeIndex::Of(i) + 1;
     KeepBest(
         shape_.nodes, [this](NodeIndex node) { return scores_[node]; }, &best);
     DraftTree tree(nodes_.token(0));
@@ -117,7 +117,8 @@ class BlockPool {
   // Adds a child of `parent`, or raises its log-probability.
   NodeIndex Add(NodeIndex parent, const CandidateList& list, int rank) {
     const auto log_prob = static_cast<double>(list.log_scores[rank]);
-    const auto [child, added] = children_.try_emplace({parent, list.tokens[rank]}, nodes_.rows());
+    const auto [child, added] =
+        children_.try_emplace({parent, list.tokens[rank]}, NodeIndex::Of(nodes_.rows()));
     if (added) {
       nodes_.Add(parent, list.tokens[rank], 0);
       log_probs_.push_back(log_prob);
@@ -187,7 +188,7 @@ class LiteralTree {
       const int bucket = BucketOf(list);
       const bool siblings_start =
           shape_.any_bucket || shape_.uniform > 0 || bucket == 1 || bucket == 2;
-      const NodeIndex first = tree_.rows();
+      const auto first = NodeIndex::Of(tree_.rows());
       for (int rank = 0; rank < width && IsPossible(list, rank); ++rank) {
         if (full()) return;
         const double score = scores_[parent] + static_cast<double>(list.log_scores[rank]);

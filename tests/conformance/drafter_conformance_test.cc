@@ -63,7 +63,9 @@ class DrafterConformanceTest : public ::testing::TestWithParam<testing::StagesKi
   // Verifies the top-1 chain of `marginals` and applies the outcome to `live`.
   void Step(Live& live, const Marginals& marginals) {
     DraftTree tree(live.root);
-    for (int p = 0; p < marginals.positions; ++p) tree.Add(p, marginals.token(p, 0), -1);
+    for (int p = 0; p < marginals.positions; ++p) {
+      tree.Add(NodeIndex::Of(p), marginals.token(p, 0), -1);
+    }
     const auto result = verifier().Verify({{live.id, live.committed, tree}}, {});
     ASSERT_TRUE(result.ok()) << result.status();
     const Acceptance& acceptance = result->outcomes.at(0).acceptance;

@@ -222,7 +222,7 @@ TEST_P(VerifierConformanceTest, RefusesTokensOutsideTheVocabulary) {
 TEST_P(VerifierConformanceTest, TooManyRowsAreRefusedAndChangeNothing) {
   const SequenceId id = Begin();
   DraftTree tree(kPrompt.back());
-  for (int i = 0; i < info_.max_rows; ++i) tree.Add(i, i % vocabulary_, -1);
+  for (int i = 0; i < info_.max_rows; ++i) tree.Add(NodeIndex::Of(i), i % vocabulary_, -1);
   EXPECT_TRUE(absl::IsInvalidArgument(verifier().Verify({{id, kCached, tree}}, {}).status()));
   EXPECT_TRUE(VerifyOne({id, kCached, DraftTree(kPrompt.back())}).status.ok());
 }

@@ -214,7 +214,8 @@ class OneGpuTest : public ::testing::Test {
     Forest forest;
     for (const Live& live : sequences) {
       DraftTree tree(live.root);
-      for (int i = 0; i < 3; ++i) tree.Add(i, tokens_[(cycle + i) % tokens_.size()], -1.0f);
+      for (int i = 0; i < 3; ++i)
+        tree.Add(NodeIndex::Of(i), tokens_[(cycle + i) % tokens_.size()], -1.0f);
       forest.push_back({live.id, live.committed, std::move(tree)});
     }
     const auto verified = gpu.verifier->Verify(forest, {});

@@ -35,7 +35,9 @@ class TelemetryCostTest : public ::testing::Test {
     maker_.Admit(*request_, 1);
     request_->sequence().RecordPrefill(2);
     GrownTree grown = {.tree = DraftTree(3)};
-    for (int node = 0; node < 16; ++node) (void)grown.tree.Add(node / 2, node, -0.5f);
+    for (int node = 0; node < 16; ++node) {
+      (void)grown.tree.Add(NodeIndex::Of(node / 2), node, -0.5f);
+    }
     grown.drafted = true;
     CycleRecord record;
     record.stages.draft = absl::Microseconds(200);

@@ -162,7 +162,7 @@ class System {
   absl::StatusOr<absl::Duration> Cycle() {
     StopWatch watch;
     DraftTree tree(5);
-    for (int i = 0; i < 15; ++i) tree.Add(i / 2, i, -1.0f);
+    for (int i = 0; i < 15; ++i) tree.Add(NodeIndex::Of(i / 2), i, -1.0f);
     ASSIGN_OR_RETURN(const VerifyResult verified,
                      verifier_->Verify({{kSequence, committed_, std::move(tree)}}, {}));
     committed_ += kRows;

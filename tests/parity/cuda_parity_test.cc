@@ -90,7 +90,7 @@ TEST_P(CudaParityTest, AMixedForwardMatchesTheCpu) {
   const auto cached = static_cast<Position>(tokens_.size()) - 1;
   const std::vector<TokenId> prompt(tokens_.begin(), tokens_.end() - 1);
   DraftTree tree(tokens_.back());
-  for (int i = 0; i < 5; ++i) tree.Add(i / 2, 10 + i, -1.0f);
+  for (int i = 0; i < 5; ++i) tree.Add(NodeIndex::Of(i / 2), 10 + i, -1.0f);
   const std::vector<int> depths = {0, 1, 1, 2, 2, 3};
   const SamplingParams greedy;
   std::vector<Acceptance> accepted;
@@ -187,7 +187,7 @@ class Lockstep {
     NodeIndex chosen = 0;
     for (int i = 0; i < nodes; ++i) {
       const bool deepen = random_() % 2 == 0 && tree.depth(chosen) < 4;
-      const NodeIndex parent = deepen ? chosen : static_cast<NodeIndex>(random_() % tree.rows());
+      const NodeIndex parent = deepen ? chosen : NodeIndex::Of(random_() % tree.rows());
       const TokenId token = deepen ? NextOf(s, tree, chosen) : RandomToken();
       if (token < 0 || Has(tree, parent, token)) continue;
       const NodeIndex added = tree.Add(parent, token, -1.0f);

@@ -74,7 +74,9 @@ class ParityEngine {
     const std::vector<TokenId> tokens = golden_.Integers("tree_tokens");
     const std::vector<TokenId> parents = golden_.Integers("tree_parents");
     DraftTree tree(tokens[0]);
-    for (size_t i = 1; i < tokens.size(); ++i) tree.Add(parents[i], tokens[i], -1.0f);
+    for (size_t i = 1; i < tokens.size(); ++i) {
+      tree.Add(NodeIndex::Of(parents[i]), tokens[i], -1.0f);
+    }
     return tree;
   }
 

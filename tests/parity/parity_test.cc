@@ -55,7 +55,8 @@ class ParityTest : public ::testing::TestWithParam<std::string> {
     rows.slots = slots.data();
     rows.first_rows = first_rows.data();
     kernels::WalkResult result = {.path_length = static_cast<int32_t>(path.size())};
-    std::vector<int32_t> paths(path.begin(), path.end());
+    std::vector<int32_t> paths;
+    for (const NodeIndex node : path) paths.push_back(node.value());
     paths.resize(count);
     nn::CommitRows(engine_->device().host(), rows,
                    {.walk = {.results = &result, .paths = paths.data()}, .cache = &cache()});

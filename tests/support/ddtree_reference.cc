@@ -45,7 +45,7 @@ std::vector<RankTuple> DdtreeRankTuples(const Marginals& marginals, int budget) 
 
 DraftTree DdtreeReference(TokenId root, const Marginals& marginals, int budget) {
   DraftTree tree(root);
-  std::map<RankTuple, NodeIndex> node_of = {{RankTuple(), 0}};
+  std::map<RankTuple, NodeIndex> node_of = {{RankTuple(), NodeIndex(0)}};
   for (const RankTuple& ranks : DdtreeRankTuples(marginals, budget)) {
     const RankTuple prefix(ranks.begin(), ranks.end() - 1);
     const TokenId token = marginals.token(static_cast<int>(prefix.size()), ranks.back());

@@ -58,7 +58,7 @@ double WalkOutcomes::EntropyBelowRoot(const std::vector<std::vector<double>>& di
 }
 
 size_t WalkOutcomes::TruncateWalk(size_t cell, int choices) const {
-  const auto last = static_cast<NodeIndex>(cell / vocabulary_);
+  const auto last = NodeIndex::Of(cell / vocabulary_);
   if (choices == 0 || tree_->depth(last) < choices) return cell;
   NodeIndex node = last;
   while (tree_->depth(node) > choices) node = tree_->parent(node);

@@ -86,7 +86,8 @@ void Audit::Report(const VerifyItem& item, const Sequence& sequence,
              << sampling.frequency_penalty << ", the first " << sampling.prompt_tokens
              << " tokens of [" << absl::StrJoin(sequence.history.tokens(), " ")
              << "] as the prompt, tree [" << absl::StrJoin(item.tree.tokens(), " ")
-             << "] with parents [" << absl::StrJoin(item.tree.parents(), " ") << "] after "
+             << "] with parents ["
+             << absl::StrJoin(item.tree.parents(), " ", absl::StreamFormatter()) << "] after "
              << item.cached << " tokens";
 }
 

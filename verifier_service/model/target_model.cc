@@ -177,7 +177,7 @@ std::vector<int32_t> ParentsOf(absl::Span<const TreeRows> trees) {
   parents.reserve(RowCount(trees));
   for (const TreeRows& rows : trees) {
     for (NodeIndex node = 0; node < rows.tree->rows(); ++node) {
-      parents.push_back(node == 0 ? -1 : rows.tree->parent(node));
+      parents.push_back(rows.tree->parent(node).value());
     }
   }
   return parents;
@@ -229,15 +229,16 @@ absl::StatusOr<Acceptance> TargetModel::ReadTree(int index, const TreeRows& rows
   if (result.path_length < 0) return NanLogits();
   const int32_t* const path = paths_.host.as<int32_t>() + rows.first_row;
   Acceptance acceptance;
-  acceptance.path.assign(path, path + result.path_length);
+  for (int i = 0; i < result.path_length; ++i) acceptance.path.push_back(NodeIndex::Of(path[i]));
   acceptance.next = result.next;
   if (rows.sampling->logprobs) {
     step_->logits().Restore();
-    ASSIGN_OR_RETURN(acceptance.logprobs,
-                     LogprobsOf(
-                         device().host(),
-                         [&](NodeIndex node) { return step_->logits().Row(rows.first_row + node); },
-                         step_->logits().vocabulary(), rows, acceptance));
+    ASSIGN_OR_RETURN(
+        acceptance.logprobs,
+        LogprobsOf(
+            device().host(),
+            [&](NodeIndex node) { return step_->logits().Row(rows.first_row + node.value()); },
+            step_->logits().vocabulary(), rows, acceptance));
   }
   return acceptance;
 }

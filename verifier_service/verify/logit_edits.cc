@@ -63,8 +63,9 @@ void AddMasks(const TreeRows& rows, nn::LogitEdits& edits) {
     const TokenSet* const allowed = rows.Allowed(node);
     if (allowed == nullptr) continue;
     const auto index = static_cast<int>(allowed - rows.masks->sets.data());
-    edits.masked.push_back({rows.first_row + node, first + index});
-    if (rows.sampling->logprobs) edits.kept.push_back(rows.first_row + node);
+    const int row = rows.first_row + node.value();
+    edits.masked.push_back({row, first + index});
+    if (rows.sampling->logprobs) edits.kept.push_back(row);
   }
   for (const TokenSet& set : rows.masks->sets) {
     edits.sets.insert(edits.sets.end(), set.words().begin(), set.words().end());
@@ -78,7 +79,7 @@ nn::LogitEdits EditsOf(absl::Span<const TreeRows> trees) {
   for (const TreeRows& rows : trees) {
     if (rows.sampling->edits_logits()) {
       ForEachNodeHistory(*rows.tree, *rows.history, [&](NodeIndex node) {
-        AddRow(*rows.sampling, *rows.history, rows.first_row + node, edits.edits);
+        AddRow(*rows.sampling, *rows.history, rows.first_row + node.value(), edits.edits);
       });
     }
     AddMasks(rows, edits);

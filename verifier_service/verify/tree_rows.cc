@@ -45,7 +45,7 @@ std::vector<kernels::ChoiceRule> RulesOf(absl::Span<const TreeRows> trees, int r
     const SamplingParams& sampling = *rows.sampling;
     for (NodeIndex node = 0; node < rows.tree->rows(); ++node) {
       // A row chooses the token at the next position.
-      rules[rows.first_row + node] = {
+      rules[rows.first_row + node.value()] = {
           sampling.temperature, sampling.seed,  rows.cached + rows.tree->depth(node) + 1,
           sampling.top_k,       sampling.top_p, sampling.min_p};
     }

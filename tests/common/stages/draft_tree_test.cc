@@ -43,7 +43,7 @@ TEST(DraftTreeTest, ANewTreeHasOnlyTheRoot) {
 TEST(DraftTreeTest, AddKeepsOrderDepthAndScores) {
   const DraftTree tree = Sample();
   EXPECT_THAT(tree.tokens(), ElementsAre(kRoot, 10, 11, 20, 21));
-  EXPECT_THAT(tree.parents(), ElementsAre(kNoNode, 0, 0, 1, 1));
+  EXPECT_EQ(tree.parents(), (std::vector<NodeIndex>{kNoNode, 0, 0, 1, 1}));
   EXPECT_EQ(tree.depth(2), 1);
   EXPECT_EQ(tree.depth(4), 2);
   EXPECT_TRUE(tree.Validate(kVocabulary).ok());
@@ -62,7 +62,7 @@ TEST(DraftTreeTest, TruncateKeepsTheFirstNodes) {
   tree.Truncate(4);
   EXPECT_EQ(tree, Sample());
   tree.Truncate(2);
-  EXPECT_THAT(tree.parents(), ElementsAre(kNoNode, 0, 0));
+  EXPECT_EQ(tree.parents(), (std::vector<NodeIndex>{kNoNode, 0, 0}));
   tree.Truncate(0);
   EXPECT_EQ(tree, DraftTree(kRoot));
   EXPECT_DEATH(tree.Truncate(1), "1 of 0 nodes");
@@ -93,15 +93,17 @@ TEST(DraftTreeTest, AncestorBitsSpanSeveralWords) {
   std::mt19937 random(1);
   DraftTree tree(kRoot);
   for (int i = 0; i < 200; ++i) {
-    tree.Add(static_cast<NodeIndex>(random() % tree.rows()), 0, 0.0f);
+    tree.Add(NodeIndex::Of(random() % tree.rows()), 0, 0.0f);
   }
   const int words = 4;  // ceil(201 / 64)
   const std::vector<uint64_t> bits = tree.AncestorBits();
   ASSERT_EQ(bits.size(), static_cast<size_t>(tree.rows()) * words);
   for (NodeIndex i = 0; i < tree.rows(); ++i) {
     std::vector<uint64_t> expected(words, 0);
-    for (NodeIndex a = i; a != kNoNode; a = tree.parent(a)) expected[a / 64] |= 1ull << (a % 64);
-    for (int w = 0; w < words; ++w) EXPECT_EQ(bits[i * words + w], expected[w]);
+    for (NodeIndex a = i; a != kNoNode; a = tree.parent(a)) {
+      expected[a.value() / 64] |= 1ull << (a.value() % 64);
+    }
+    for (int w = 0; w < words; ++w) EXPECT_EQ(bits[i.value() * words + w], expected[w]);
   }
 }
 

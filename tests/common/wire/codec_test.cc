@@ -16,7 +16,7 @@ constexpr SequenceId kSequence = {0xFEDCBA9876543210, 0xFFFFFFFF};
 DraftTree RandomTree(std::mt19937& random, int nodes) {
   DraftTree tree(static_cast<TokenId>(random() % 1000));
   for (int i = 0; i < nodes; ++i) {
-    const auto parent = static_cast<NodeIndex>(random() % tree.rows());
+    const auto parent = NodeIndex::Of(random() % tree.rows());
     tree.Add(parent, 1000 + i, tree.log_score(parent) - 0.25f);
   }
   return tree;

@@ -45,7 +45,7 @@ class KvCompactionTest : public ::testing::TestWithParam<DType> {
   // Calls use(rows, walk) with a tree after `cached` tokens whose nodes on `path` were accepted.
   template <typename Use>
   void WithTree(Position cached, const std::vector<NodeIndex>& path, Use use) {
-    const int count = path.empty() ? 1 : path.back() + 1;
+    const int count = path.empty() ? 1 : path.back().value() + 1;
     std::vector<int64_t> slots(count);
     for (int i = 0; i < count; ++i) slots[i] = table_.slot(cached + i);
     const std::vector<int32_t> used = {count, 1}, first_rows = {0, count};
@@ -54,7 +54,8 @@ class KvCompactionTest : public ::testing::TestWithParam<DType> {
     rows.slots = slots.data();
     rows.first_rows = first_rows.data();
     kernels::WalkResult result = {.path_length = static_cast<int32_t>(path.size())};
-    std::vector<int32_t> paths(path.begin(), path.end());
+    std::vector<int32_t> paths;
+    for (const NodeIndex node : path) paths.push_back(node.value());
     paths.resize(count);
     use(rows, WalkArgs{.results = &result, .paths = paths.data()});
   }

@@ -38,9 +38,11 @@ class ConsoleFeedTest : public ::testing::Test {
     cycle.size = {.sequences = requests, .rows = 4 * requests};
     for (LiveRequest* request : decoding) {
       GrownTree grown = {.tree = DraftTree(3)};
-      for (int node = 0; node < 3; ++node) grown.tree.Add(node, 10 + node, -0.5f * node);
-      std::vector<NodeIndex> path(length - 1);
-      std::iota(path.begin(), path.end(), 1);
+      for (int node = 0; node < 3; ++node) {
+        grown.tree.Add(NodeIndex::Of(node), 10 + node, -0.5f * node);
+      }
+      std::vector<NodeIndex> path;
+      for (NodeIndex node = 1; node < length; ++node) path.push_back(node);
       CycleRecord record;
       record.stages = cycle.stages;
       request->sequence().Commit(grown, {.path = path, .next = 5}, record);

@@ -64,7 +64,7 @@ class SequenceTest : public ::testing::Test {
     GrownTree grown = {DraftTree(sequence.root()), BudgetReason::kPolicy, true};
     Acceptance acceptance;
     for (const TokenId token : accepted) {
-      acceptance.path.push_back(grown.tree.Add(grown.tree.nodes(), token, -1.0f));
+      acceptance.path.push_back(grown.tree.Add(NodeIndex::Of(grown.tree.nodes()), token, -1.0f));
     }
     acceptance.next = next;
     sequence.Commit(grown, acceptance, {});
@@ -311,7 +311,7 @@ TEST_F(SequenceTest, KeepsEachTreeUntilTheNextCycleAndItsTotalsIfTheRequestAsks)
   ASSERT_NE(cycles[0].tree, nullptr);
   EXPECT_EQ(cycles[0].tree->tree.tokens(), (std::vector<TokenId>{11, 20, 21}));
   EXPECT_THAT(cycles[0].tree->sources, ElementsAre(NodeSource::kDraft, NodeSource::kDraft));
-  EXPECT_THAT(cycles[0].tree->accepted, ElementsAre(1, 2));
+  EXPECT_EQ(cycles[0].tree->accepted, (std::vector<NodeIndex>{1, 2}));
   EXPECT_EQ(cycles[0].tree->next, 22);
   CommitChain(sequence, {}, 23);
   ASSERT_NE(cycles[1].tree, nullptr);

@@ -94,7 +94,7 @@ TEST(ConstrainTreeTest, NodesThatAreNotAllowedAreRemovedWithAllBelowThem) {
   grown.tree.Add(near, 15, -2);
   ASSERT_TRUE(ConstrainTree({kEnd}, constraint, &grown).ok());
   EXPECT_THAT(grown.tree.tokens(), ElementsAre(10, 11, 12));
-  EXPECT_THAT(grown.tree.parents(), ElementsAre(kNoNode, 0, 1));
+  EXPECT_EQ(grown.tree.parents(), (std::vector<NodeIndex>{kNoNode, 0, 1}));
   EXPECT_THAT(AllowedAfter(grown, 0), ElementsAre(9, 10, 11));
   EXPECT_THAT(AllowedAfter(grown, 1), ElementsAre(10, 11, 12, kEnd));
   EXPECT_THAT(AllowedAfter(grown, 2), ElementsAre(11, 12, 13, kEnd));
@@ -150,7 +150,7 @@ TEST(AddPathTest, APathBeginsWithTheNodesThatTheTreeHas) {
   EXPECT_EQ(LengthInTree(grown.tree, path), 1);
   AddPath(path, &grown.tree);
   EXPECT_THAT(grown.tree.tokens(), ElementsAre(10, 11, 5, 12, 13));
-  EXPECT_THAT(grown.tree.parents(), ElementsAre(kNoNode, 0, 1, 1, 3));
+  EXPECT_EQ(grown.tree.parents(), (std::vector<NodeIndex>{kNoNode, 0, 1, 1, 3}));
   EXPECT_TRUE(grown.tree.Validate(kToyVocabulary).ok());
   EXPECT_EQ(LengthInTree(grown.tree, path), 3);
   AddPath(path, &grown.tree);

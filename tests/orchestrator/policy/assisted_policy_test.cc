@@ -18,7 +18,7 @@ DraftTree ChainOf(const std::vector<double>& probabilities) {
   double log_score = 0;
   for (size_t i = 0; i < probabilities.size(); ++i) {
     log_score += std::log(probabilities[i]);
-    tree.Add(static_cast<NodeIndex>(i), 2, static_cast<float>(log_score));
+    tree.Add(NodeIndex::Of(i), 2, static_cast<float>(log_score));
   }
   return tree;
 }

@@ -142,7 +142,7 @@ TEST(BastionPolicyTest, FindsTheGlobalMaximumOfAConvexCost) {
     double best = 0;
     int best_nodes = 0;
     for (int n = 1; n <= all.nodes(); ++n) {
-      length += std::exp(all.log_score(n));
+      length += std::exp(all.log_score(NodeIndex::Of(n)));
       if (length / cost.Seconds(n) > best) {
         best = length / cost.Seconds(n);
         best_nodes = n;

@@ -15,7 +15,7 @@ DynaTreeShape ShapeOf(std::string_view argument) {
 // A chain of `nodes` nodes.
 DraftTree ChainOfNodes(int nodes) {
   DraftTree tree(1);
-  for (int i = 0; i < nodes; ++i) tree.Add(i, 2, -1);
+  for (int i = 0; i < nodes; ++i) tree.Add(NodeIndex::Of(i), 2, -1);
   return tree;
 }
 

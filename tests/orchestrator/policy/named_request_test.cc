@@ -279,7 +279,7 @@ TEST_F(NamedRequestTest, EmptyDraftsAreReplacedByDraftFreeTrees) {
     EXPECT_EQ(grown.reason, BudgetReason::kNoDraft) << policy;
     EXPECT_TRUE(grown.drafted) << policy;
     EXPECT_EQ(AcceptCopy(grown.tree).path.size(),
-              static_cast<size_t>(grown.tree.depth(grown.tree.rows() - 1)))
+              static_cast<size_t>(grown.tree.depth(NodeIndex::Of(grown.tree.nodes()))))
         << policy;
   }
 }

@@ -86,7 +86,8 @@ TEST(PairTermTest, RowsMatchTheFormulaAtOtherWeights) {
     EXPECT_NEAR(ProbabilityOf(candidates.After(tree, 0), marginals.token(0, rank)),
                 PairProbability(marginals, 0, 0, rank, {0.7, 1.6}), 1e-5);
     for (int previous = 0; previous < 5; ++previous) {
-      EXPECT_NEAR(ProbabilityOf(candidates.After(tree, previous + 1), marginals.token(1, rank)),
+      EXPECT_NEAR(ProbabilityOf(candidates.After(tree, NodeIndex::Of(previous + 1)),
+                                marginals.token(1, rank)),
                   PairProbability(marginals, 1, previous, rank, {0.7, 1.6}), 1e-5);
     }
   }

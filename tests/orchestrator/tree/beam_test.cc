@@ -52,7 +52,7 @@ TEST(BeamTest, KeepsTheTwoBestPrefixesOfEachLevel) {
   const Marginals marginals = MarginalsOf({{0.6, 0.3, 0.1}, {0.5, 0.4, 0.1}});
   const DraftTree tree = GrowBeam(kBeamRoot, testing::Borrow(DraftCandidates(marginals)), 2, 2);
   EXPECT_THAT(tree.tokens(), ElementsAre(kBeamRoot, 0, 1, 100, 101));
-  EXPECT_THAT(tree.parents(), ElementsAre(kNoNode, 0, 0, 1, 1));
+  EXPECT_EQ(tree.parents(), (std::vector<NodeIndex>{kNoNode, 0, 0, 1, 1}));
 }
 
 TEST(BeamTest, FourByFifteenHasSixtyOneRows) {

@@ -25,7 +25,7 @@ TEST(CycleDraftTest, ABlockDrafterPredictsByDepth) {
   tree.Add(0, 2, -1);
   tree.Add(2, 5, -2);
   tree.Add(3, 5, -3);
-  for (const NodeIndex node : {0, 1, 2, 3}) {
+  for (const NodeIndex node : std::vector<NodeIndex>{0, 1, 2, 3}) {
     const CycleDraft::Place place = draft.Find(tree, node);
     ASSERT_TRUE(place.known());
     EXPECT_EQ(place.position, tree.depth(node));
@@ -69,10 +69,11 @@ TEST(CycleDraftTest, LaterPositionsHoldForTheSpineOnly) {
   tree.Add(1, 101, -2);  // 4: a sibling.
   tree.Add(2, 100, -2);  // 5: the child of a sibling.
   tree.Add(3, 200, -3);  // 6: beyond the block.
-  for (const NodeIndex node : {0, 1, 3}) {
+  for (const NodeIndex node : std::vector<NodeIndex>{0, 1, 3}) {
     EXPECT_EQ(draft.After(tree, node).position, tree.depth(node)) << node;
   }
-  for (const NodeIndex node : {2, 4, 5, 6}) EXPECT_FALSE(draft.After(tree, node).known()) << node;
+  for (const NodeIndex node : std::vector<NodeIndex>{2, 4, 5, 6})
+    EXPECT_FALSE(draft.After(tree, node).known()) << node;
   EXPECT_THAT(draft.TakeMissing(),
               ElementsAre(TreePath{0, 100, 200}, TreePath{0, 101}, TreePath{1}, TreePath{1, 100}));
   // Position 1 of a sibling's own block holds for the spine of that block.
@@ -111,7 +112,7 @@ TEST(CycleDraftTest, ABlockDrafterHasOneBlock) {
   DraftTree tree(7);
   tree.Add(0, 1, -1);
   tree.Add(1, 5, -1);
-  for (const NodeIndex start : {0, 1, 2}) {
+  for (const NodeIndex start : std::vector<NodeIndex>{0, 1, 2}) {
     EXPECT_EQ(draft.InBlock(tree, start, 2).position, 2) << start;
   }
   EXPECT_THAT(draft.TakeMissing(), IsEmpty());

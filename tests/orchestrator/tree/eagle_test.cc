@@ -145,7 +145,7 @@ TEST(EagleTest, KeepsTheBestNodesOfThePoolInItsOrder) {
   DraftCandidates candidates(marginals);
   const DraftTree tree = GrowEagle(kEagleRoot, candidates, {.width = 2, .depth = 2, .nodes = 8});
   EXPECT_THAT(tree.tokens(), ElementsAre(kEagleRoot, 0, 1, 100, 101, 100, 200, 200));
-  EXPECT_THAT(tree.parents(), ElementsAre(kNoNode, 0, 0, 1, 1, 2, 3, 4));
+  EXPECT_EQ(tree.parents(), (std::vector<NodeIndex>{kNoNode, 0, 0, 1, 1, 2, 3, 4}));
   // The three best nodes are a, ax and axx.
   EXPECT_THAT(GrowEagle(kEagleRoot, candidates, {.width = 2, .depth = 2, .nodes = 4}).tokens(),
               ElementsAre(kEagleRoot, 0, 100, 200));
@@ -157,7 +157,7 @@ TEST(EagleTest, OfEqualNodesTheFirstOnesOfThePoolAreKept) {
   const DraftTree tree = GrowEagle(kEagleRoot, candidates, {.width = 2, .depth = 2, .nodes = 9});
   EXPECT_THAT(tree.tokens(), ElementsAre(kEagleRoot, 0, 1, 100, 101, 100, 101, 200, 201));
   // The beam of the last round is the children of the first node.
-  EXPECT_THAT(tree.parents(), ElementsAre(kNoNode, 0, 0, 1, 1, 2, 2, 3, 3));
+  EXPECT_EQ(tree.parents(), (std::vector<NodeIndex>{kNoNode, 0, 0, 1, 1, 2, 2, 3, 3}));
 }
 
 TEST(EagleTest, TheDefaultPoolHasSevenHundredAndTenNodes) {
@@ -166,7 +166,7 @@ TEST(EagleTest, TheDefaultPoolHasSevenHundredAndTenNodes) {
   DraftCandidates candidates(marginals);
   const DraftTree pool = GrowEagle(kEagleRoot, candidates, {.nodes = 4096});
   EXPECT_EQ(pool.nodes(), 10 + 7 * 100);
-  EXPECT_EQ(pool.depth(pool.rows() - 1), 8);
+  EXPECT_EQ(pool.depth(NodeIndex::Of(pool.nodes())), 8);
   EXPECT_EQ(GrowEagle(kEagleRoot, candidates, EagleShape()).rows(), 60);
 }
 

@@ -130,7 +130,7 @@ TEST_F(SpecBlockTest, AHandWorkedLiteralTree) {
   // Slot 3, bucket 3, ends the block.
   DraftTree tree = grow();
   EXPECT_THAT(tree.tokens(), ElementsAre(kSpecRoot, 0, 1, 2, 100, 101));
-  EXPECT_THAT(tree.parents(), ElementsAre(kNoNode, 0, 0, 0, 1, 1));
+  EXPECT_EQ(tree.parents(), (std::vector<NodeIndex>{kNoNode, 0, 0, 0, 1, 1}));
   // The siblings of slot 1 start blocks. Those of bucket 0 and the end of the cut chain do not.
   EXPECT_THAT(draft.TakeMissing(), ElementsAre(TreePath{1}, TreePath{2}));
   // Node 1 is better: it adds 0 and 1, and, below 0, tokens 100, 101 and 102 of 3. The tree is full
@@ -141,7 +141,7 @@ TEST_F(SpecBlockTest, AHandWorkedLiteralTree) {
   draft.Add(TreePath{2}, block);
   tree = grow();
   EXPECT_THAT(tree.tokens(), ElementsAre(kSpecRoot, 0, 1, 2, 100, 101, 0, 1, 100, 101));
-  EXPECT_THAT(tree.parents(), ElementsAre(kNoNode, 0, 0, 0, 1, 1, 2, 2, 6, 6));
+  EXPECT_EQ(tree.parents(), (std::vector<NodeIndex>{kNoNode, 0, 0, 0, 1, 1, 2, 2, 6, 6}));
   EXPECT_FLOAT_EQ(tree.log_score(9), std::log(0.25f * 0.5f * 0.25f));
   EXPECT_THAT(draft.TakeMissing(), IsEmpty());
 }
@@ -156,7 +156,7 @@ TEST_F(SpecBlockTest, AHandWorkedReleasedTree) {
   // slot 1, whose width is 10: 1/4, 1/8, 1/16, 1/32. One sibling of slot 2: 101 (1/8).
   DraftTree tree = grow();
   EXPECT_THAT(tree.tokens(), ElementsAre(kSpecRoot, 0, 100, 1, 200, 2, 101, 3));
-  EXPECT_THAT(tree.parents(), ElementsAre(kNoNode, 0, 1, 0, 2, 0, 1, 0));
+  EXPECT_EQ(tree.parents(), (std::vector<NodeIndex>{kNoNode, 0, 1, 0, 2, 0, 1, 0}));
   // All nodes of slots 1 and 2 start blocks. The end of the chain does not.
   EXPECT_THAT(draft.TakeMissing(), ElementsAre(TreePath{0}, TreePath{0, 100}, TreePath{0, 101},
                                                TreePath{1}, TreePath{2}, TreePath{3}, TreePath{4}));

@@ -57,7 +57,7 @@ TEST_P(MixedForwardTest, APromptHasTheSameBitsAsAlone) {
   TokenId root = 9;
   for (const int chunk : {1, 3, 17, 30, 2, 16, 1}) {
     DraftTree tree(root);
-    for (int i = 0; i < decoded % 4; ++i) tree.Add(i / 2, 40 + i, -1.0f);
+    for (int i = 0; i < decoded % 4; ++i) tree.Add(NodeIndex::Of(i / 2), 40 + i, -1.0f);
     const auto first = prompt_.begin() + committed;
     const auto result = engine_->Verify({{kDecoding, decoded, tree}},
                                         {{kMixed, committed, {first, first + chunk}}});

@@ -30,7 +30,8 @@ VerifierEngine& DemoEngine() {
 // root.
 DraftTree BinaryTree(int nodes) {
   DraftTree tree(0);
-  for (int i = 0; i < nodes; ++i) tree.Add(i / 2, 2 + i, -1.0f - static_cast<float>(i));
+  for (int i = 0; i < nodes; ++i)
+    tree.Add(NodeIndex::Of(i / 2), 2 + i, -1.0f - static_cast<float>(i));
   return tree;
 }
 

@@ -130,8 +130,8 @@ TEST_F(LogitEditsTest, EveryRowOfATreeChoosesAsIfItsPathWereCommitted) {
   const std::vector<TokenId> text = {3, 5, 5, 9, 30};
   DraftTree tree(/*root=*/9);  // Siblings, cousins, and tokens that repeat on one path only.
   for (const auto& [parent, token] :
-       std::vector<std::pair<NodeIndex, TokenId>>{{0, 5}, {0, 7}, {1, 5}, {1, 7}, {2, 7}, {3, 5}}) {
-    tree.Add(parent, token, -1.0f);
+       std::vector<std::pair<int, TokenId>>{{0, 5}, {0, 7}, {1, 5}, {1, 7}, {2, 7}, {3, 5}}) {
+    tree.Add(NodeIndex::Of(parent), token, -1.0f);
   }
   for (const float temperature : {0.0f, 1.0f}) {
     SamplingParams sampling = {{temperature, 4}, 1.5f, 0.9f, 0.8f, {{2, 1.0f}}};
@@ -149,8 +149,8 @@ TEST_F(LogitEditsTest, EveryRowOfATreeChoosesAsIfItsPathWereCommitted) {
       for (NodeIndex at = node; at != kNoNode; at = tree.parent(at)) path.push_back(tree.token(at));
       std::vector<TokenId> alone = text;
       alone.insert(alone.end(), path.rbegin(), path.rend());
-      std::vector<float> row(logits.begin() + node * kVocabulary,
-                             logits.begin() + (node + 1) * kVocabulary);
+      std::vector<float> row(logits.begin() + node.value() * kVocabulary,
+                             logits.begin() + (node.value() + 1) * kVocabulary);
       EditRow(sampling, HistoryOf(alone, sampling.prompt_tokens), row.data());
       kernels::ChoiceRule rule = {temperature, 4, tree.depth(node) + 1};
       TokenId expected = -1;
@@ -169,9 +169,10 @@ TEST_F(LogitEditsTest, LogprobsAreThoseOfTheUneditedLogits) {
   sampling.logprobs = 2;
   TokenHistory history;
   constexpr int kVocabulary = 4;
-  const auto computed = LogprobsOf(
-      device_.device->host(), [&](NodeIndex node) { return logits.data() + node * kVocabulary; },
-      kVocabulary, {&tree, 0, 0, &sampling, &history}, {{child}, /*next=*/3});
+  const auto computed =
+      LogprobsOf(device_.device->host(),
+                 [&](NodeIndex node) { return logits.data() + node.value() * kVocabulary; },
+                 kVocabulary, {&tree, 0, 0, &sampling, &history}, {{child}, /*next=*/3});
   ASSERT_TRUE(computed.ok()) << computed.status();
   const std::vector<TokenLogprobs>& logprobs = *computed;
   ASSERT_EQ(logprobs.size(), 2u);

@@ -182,7 +182,7 @@ at::Tensor TrainableSpecBlock::Enter(const at::Tensor& tokens, const at::Tensor&
   const at::Tensor embeddings = at::embedding(target_.embedding, tokens);
   const at::Tensor shared = Product(RmsNorm(conditions, condition_norm_, epsilon), parts[0]) +
                             Product(RmsNorm(embeddings, token_norm_, epsilon), parts[1]);
-  at::Tensor rows = shared.unsqueeze(-2);  // Of all places.
+  at::Tensor rows = shared.unsqueeze(-2);  // All rows read them.
   if (!specblock().prefix_broadcast) {
     rows = at::constant_pad_nd(rows, {0, 0, 0, specblock().positions - 1});
   }
