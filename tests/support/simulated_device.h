@@ -72,7 +72,9 @@ class DrawnTexts final : public SimulatedTexts {
 struct DeviceCurve {
   std::function<double(double rows)> verify;
   std::function<double(double sequences)> draft;
-  double overhead = 0.02;  // What a verify call takes beyond the verify.
+  double overhead = 0.02;    // What a verify call takes beyond the verify.
+  double committed_row = 0;  // What it takes per token that it commits, of prompts and of answers.
+  double context_token = 0;  // What a draft call takes per token that the drafter has not seen.
 
   // As measured on two CPU cores: the demo pair, and the pair inflated to 0.6 B parameters. Linear
   // between the points and beyond them.
@@ -80,6 +82,8 @@ struct DeviceCurve {
   static DeviceCurve Inflated();
   // A model of an H100 with an 8 B target: nearly flat up to 64 rows, then tiles.
   static DeviceCurve Gpu();
+  // As measured on an H200 with an 8 B target and a drafter of 1 B parameters, in one process.
+  static DeviceCurve MeasuredGpu();
 
   // What profile would measure on such a device.
   [[nodiscard]] LatencyProfile Profile() const;

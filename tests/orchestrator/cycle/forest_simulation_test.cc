@@ -155,7 +155,7 @@ TEST(ChangingLoadTest, FollowsADeviceThatSlowsDown) {
   constexpr int kCycles = 20;
   for (int i = 0; i < kCycles; ++i) {
     simulation.Run(1);
-    const CycleRecord& cycle = simulation.live()[0]->cycles().back();
+    const CycleRecord& cycle = simulation.live()[0].sequence->cycles().back();
     ratios += absl::FDivDuration(cycle.predicted_verify, cycle.stages.verify);
   }
   EXPECT_NEAR(ratios / kCycles, 1, 0.1);
@@ -184,7 +184,7 @@ TEST(PriorityTest, RequestsWithMoreWeightGetMoreNodes) {
   std::array<double, 2> nodes = {0, 0};
   for (int i = 0; i < 100; ++i) {
     simulation.Run(1);
-    for (const auto& sequence : simulation.live()) {
+    for (const auto& [sequence, history] : simulation.live()) {
       nodes[sequence->weight() > 1] += sequence->cycles().back().nodes;
     }
   }
@@ -200,7 +200,7 @@ TEST(LatencyTargetTest, CyclesOfTheWholeBatchStayBelowIt) {
     absl::Duration longest;
     for (int i = 0; i < 200; ++i) {
       simulation.Run(1);
-      longest = std::max(longest, simulation.live()[0]->cycles().back().stages.total());
+      longest = std::max(longest, simulation.live()[0].sequence->cycles().back().stages.total());
     }
     return longest;
   };

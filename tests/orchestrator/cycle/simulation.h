@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/base/check.h"
+#include "orchestrator/cycle/batch_planner.h"
 #include "orchestrator/cycle/decode_cycle.h"
 #include "orchestrator/policy/shared_learning.h"
 #include "tests/support/simulated_device.h"
@@ -35,6 +36,8 @@ class SimulatedLoad {
   // The request with this number, counted from 0, with the session id `number`.
   [[nodiscard]] virtual DecodeRequest Request(int number) = 0;
   [[nodiscard]] virtual PriorInputs prior() const { return {}; }
+  // Prompt tokens per forward, all requests together. 0: prompts take no time.
+  [[nodiscard]] virtual int prompt_rows() const { return 0; }
 };
 
 // Random texts, with drafts of a given quality.
@@ -73,8 +76,13 @@ class Simulation {
         costs_(*CostModel::Fit(device.Target(), curve.Profile())),
         memory_(load->prior()),
         cycle_(device.Target(), &device.drafter(), &device.verifier(), &costs_, &device.clock()) {
-    live_.resize(concurrency);
-    for (auto& sequence : live_) sequence = NextRequest();
+    SetConcurrency(concurrency);
+  }
+
+  // From now on, this number of requests is live. Those beyond it are dropped.
+  void SetConcurrency(int concurrency) {
+    while (static_cast<int>(live_.size()) > concurrency) live_.pop_back();
+    while (static_cast<int>(live_.size()) < concurrency) live_.push_back(NextRequest());
   }
 
   // See ForestPlanner::FixPrice. In tokens per millisecond.
@@ -85,13 +93,18 @@ class Simulation {
     const double began = device.milliseconds;
     const int drafted = device.drafted_sequences;
     for (; run.cycles < cycles; ++run.cycles) {
+      std::vector<BatchCandidate> prompts;
       Batch batch;
-      for (auto& sequence : live_) {
-        if (sequence->done()) sequence = NextRequest();
-        batch.push_back(sequence.get());
+      for (Live& live : live_) {
+        if (live.sequence->done()) live = NextRequest();
+        if (live.sequence->prompt_left() > 0) {
+          prompts.push_back({live.sequence.get(), &live.history});
+        } else {
+          batch.push_back(live.sequence.get());
+        }
       }
-      CHECK(cycle_.Step(batch).ok());
-      for (const auto& sequence : live_) {
+      Step(batch, prompts);
+      for (const DecodeSequence* sequence : batch) {
         run.tokens += sequence->cycles().back().committed_length;
         run.nodes += sequence->cycles().back().nodes;
       }
@@ -101,17 +114,29 @@ class Simulation {
     return run;
   }
 
+  struct Live {
+    std::unique_ptr<DecodeSequence> sequence;
+    BatchHistory history = {};
+  };
   // The requests that are live after the last cycle.
-  [[nodiscard]] const std::vector<std::unique_ptr<DecodeSequence>>& live() const { return live_; }
+  [[nodiscard]] const std::vector<Live>& live() const { return live_; }
 
   SimulatedDevice device;
 
  private:
-  std::unique_ptr<DecodeSequence> NextRequest() {
-    auto sequence = std::make_unique<DecodeSequence>(
-        load_->Request(requests_++), policy_.NewRequest(/*greedy=*/true, &costs_, &memory_));
-    sequence->RecordPrefill(sequence->prompt_left());  // Prompts take no time here.
-    return sequence;
+  Live NextRequest() {
+    Live live = {std::make_unique<DecodeSequence>(
+        load_->Request(requests_++), policy_.NewRequest(/*greedy=*/true, &costs_, &memory_))};
+    if (load_->prompt_rows() == 0) live.sequence->RecordPrefill(live.sequence->prompt_left());
+    return live;
+  }
+  // Runs a cycle of `batch`, with as many tokens of `prompts` as a forward holds.
+  void Step(const Batch& batch, absl::Span<const BatchCandidate> prompts) {
+    const int max_rows = device.Target().max_rows - static_cast<int>(batch.size());
+    const BatchPlan plan = PlanBatch({}, prompts, {max_rows, load_->prompt_rows()}, costs_);
+    std::vector<PromptChunk> chunks;
+    for (const auto& [i, rows] : plan.prompts) chunks.push_back({prompts[i].sequence, rows});
+    CHECK(cycle_.Step(batch, chunks).ok());
   }
 
   const Policy policy_;
@@ -120,7 +145,7 @@ class Simulation {
   SharedLearning memory_;
   DecodeCycle cycle_;
   int requests_ = 0;
-  std::vector<std::unique_ptr<DecodeSequence>> live_;
+  std::vector<Live> live_;
 };
 
 // Enough cycles for a pace that is exact to about 1 percent.
