@@ -45,38 +45,57 @@ std::vector<double> DraftCost::Curve(int max_sequences) const {
   return seconds;
 }
 
-absl::Duration DraftCost::CatchUpTime(const DraftCall& call) const {
-  const absl::Duration usual = Predict(call.sequences);
-  // One late reply must not change much.
-  const absl::Duration longest = 4 * (usual + absl::Seconds(CatchUp(call.excess_tokens)));
+DraftCost::CatchUpPart DraftCost::TracedCatchUp(const DraftCall& call) {
   const DraftTrace& trace = call.trace;
-  if (trace.drafts == 0) return std::min(call.spent, longest) - usual;
-  const double share =
-      static_cast<double>(call.excess_tokens) / std::max(call.excess_tokens, trace.context_tokens);
-  return std::clamp(trace.features + share * trace.context, absl::ZeroDuration(),
-                    std::min(call.spent, longest));
+  // A sequence with excess tokens has as many usual ones as possible. Those of drafts that were
+  // made ahead had been processed before.
+  const int usual_tokens = std::max(call.usual_tokens, kUsualTokens);
+  const double usual =
+      usual_tokens * static_cast<double>(trace.drafts - trace.ahead) / trace.drafts;
+  const double tokens = std::clamp(trace.context_tokens - usual, 0.0, 1.0 * call.excess_tokens);
+  const double share = tokens / std::max(1, trace.context_tokens);
+  return {tokens, std::max(absl::ZeroDuration(), trace.features + share * trace.context)};
+}
+
+void DraftCost::ObserveCatchUp(const CatchUpPart& part) {
+  catch_up_seconds_ = kKept * catch_up_seconds_ + absl::ToDoubleSeconds(part.spent);
+  catch_up_tokens_ = kKept * catch_up_tokens_ + part.tokens;
 }
 
 void DraftCost::Observe(const DraftCall& call) {
-  absl::Duration spent = call.spent;
-  if (spent <= absl::ZeroDuration()) return;
-  if (call.excess_tokens > 0) {
-    // The drafter put the excess tokens off, or it had them in its cache. Such a call does not show
-    // what they cost, and may not have made a draft.
-    const int usual_tokens = kUsualTokens * call.sequences;
-    if (call.trace.drafts > 0 && call.trace.context_tokens <= usual_tokens) return;
-    const absl::Duration catch_up = CatchUpTime(call);
-    catch_up_seconds_ = kKept * catch_up_seconds_ + absl::ToDoubleSeconds(catch_up);
-    catch_up_tokens_ = kKept * catch_up_tokens_ + call.excess_tokens;
-    if (call.trace.drafts > 0) spent -= catch_up;
+  if (call.spent <= absl::ZeroDuration()) return;
+  if (call.excess_tokens == 0) return ObserveDraft(call.sequences, call.spent);
+  const absl::Duration usual = Predict(call.sequences);
+  // One late reply must not change much.
+  const absl::Duration longest = 4 * (usual + absl::Seconds(CatchUp(call.excess_tokens)));
+  const absl::Duration cut = std::min(call.spent, longest);
+  if (call.trace.drafts == 0) {
+    ObserveCatchUp({1.0 * call.excess_tokens, cut - usual});
     // Such a call only shows that drafts are not more expensive.
-    if (spent <= absl::ZeroDuration() || spent >= Predict(call.sequences)) return;
-  }
-  if (++observations_ > kScaling) {
-    curve_.Observe(call.sequences, 0, spent);
+    if (call.spent < usual) ObserveDraft(call.sequences, call.spent);
     return;
   }
-  const double ratio = absl::FDivDuration(spent, Predict(call.sequences));
+  const CatchUpPart traced = TracedCatchUp(call);
+  // The drafter put the excess tokens off, or it had them in its cache. Such a call does not show
+  // what they cost, and may not have made a draft.
+  if (traced.tokens == 0) return;
+  const absl::Duration most = traced.tokens / call.trace.context_tokens * cut;
+  ObserveCatchUp({traced.tokens, std::min(traced.spent, most)});
+  // Among many requests, one has nearly always just begun, so nearly every call has excess tokens.
+  // It shows what the draft cost, unless the drafter measured only the context.
+  const absl::Duration draft = call.spent - traced.spent;
+  const bool measured = call.trace.forward > absl::ZeroDuration();
+  if (draft > absl::ZeroDuration() && (measured || draft < usual)) {
+    ObserveDraft(call.sequences, draft);
+  }
+}
+
+void DraftCost::ObserveDraft(int sequences, absl::Duration spent) {
+  if (++observations_ > kScaling) {
+    curve_.Observe(sequences, 0, spent);
+    return;
+  }
+  const double ratio = absl::FDivDuration(spent, Predict(sequences));
   if (observations_ > 1 && ratio >= 1) return;
   for (ProfilePoint& point : shape_) point.seconds *= ratio;
   curve_ = *Staircase::Make(shape_);

@@ -9,7 +9,9 @@
 // The drafter also processes the committed tokens that it has not seen. D(m) includes the few of
 // the last cycle. A first draft processes the whole prompt, which may take longer than the draft
 // itself. This time per token is estimated from such calls: from the drafter's own trace if there
-// is one, else from what the call took beyond D(m). Thread-compatible.
+// is one, else from what the call took beyond D(m). With many requests and short answers, nearly
+// every call has a first draft, so the rest of the call corrects D(m) too if there is a trace.
+// Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_COST_DRAFT_COST_H_
 #define BASTION_ORCHESTRATOR_COST_DRAFT_COST_H_
 
@@ -28,6 +30,7 @@ struct DraftCall {
   int sequences = 0;      // At least 1.
   absl::Duration spent;   // As the cycle measured it.
   int excess_tokens = 0;  // The sum over all sequences (DraftCost::ExcessTokens).
+  int usual_tokens = 0;   // The other new tokens of all sequences.
   DraftTrace trace = {};  // The drafter's. All zero: unknown.
 };
 
@@ -57,16 +60,23 @@ class DraftCost {
   }
 
   // Learns from a call. Ignores times that are not positive, and calls for which the drafter has
-  // not processed the excess tokens.
+  // processed none of the excess tokens.
   void Observe(const DraftCall& call);
   // Learns from a call that failed after `spent`: drafts are at least this expensive. A call that
   // fails fast says nothing.
   void ObserveFailure(int sequences, absl::Duration spent);
 
  private:
-  // The part of the call's time that its excess tokens took. Negative if the call was faster than
-  // D(m) and the drafter does not measure.
-  [[nodiscard]] absl::Duration CatchUpTime(const DraftCall& call) const;
+  // Excess tokens that the drafter processed in the call, and the time that they took.
+  struct CatchUpPart {
+    double tokens;
+    absl::Duration spent;
+  };
+  void ObserveCatchUp(const CatchUpPart& part);
+  // Learns from a call without excess tokens.
+  void ObserveDraft(int sequences, absl::Duration spent);
+  // As the drafter measured it. REQUIRES: trace.drafts > 0.
+  [[nodiscard]] static CatchUpPart TracedCatchUp(const DraftCall& call);
 
   std::vector<ProfilePoint> shape_;  // Scaled. Its rows are sequences.
   Staircase curve_;

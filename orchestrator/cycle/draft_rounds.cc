@@ -92,10 +92,12 @@ DraftRounds::Drafting DraftRounds::Choose(absl::Span<GrowingTree> growing, Fores
 absl::Duration DraftRounds::Expand(const Drafting& drafting, StopWatch& watch,
                                    DraftOutcome* outcome) {
   std::vector<Frontier> frontiers;
-  int excess = 0;
+  int excess = 0, usual = 0;
   bool further = true;
   for (const GrowingTree* one : drafting) {
-    excess += DraftCost::ExcessTokens(one->sequence->undrafted_tokens());
+    const int new_tokens = one->sequence->undrafted_tokens();
+    excess += DraftCost::ExcessTokens(new_tokens);
+    usual += new_tokens - DraftCost::ExcessTokens(new_tokens);
     further = further && one->round->further;
     frontiers.push_back(one->sequence->NextFrontier(*one->round));
     if (!scores_pairs_) continue;
@@ -107,7 +109,7 @@ absl::Duration DraftRounds::Expand(const Drafting& drafting, StopWatch& watch,
   outcome->spent += spent;
   outcome->ended = clock_->Now();
   outcome->status = result.status();
-  ObserveCost(drafting, further, {static_cast<int>(drafting.size()), spent, excess}, result);
+  ObserveCost(drafting, further, {static_cast<int>(drafting.size()), spent, excess, usual}, result);
   LearnKind(result.ok());
   for (size_t i = 0; i < drafting.size(); ++i) {
     DecodeSequence& sequence = *drafting[i]->sequence;

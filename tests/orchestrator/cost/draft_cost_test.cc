@@ -97,6 +97,22 @@ TEST(DraftCostTest, TheDraftersTraceTellsExcessTokensFromTheDraft) {
   EXPECT_NEAR(Milliseconds(cost, 1), 4, 0.1);
 }
 
+// Among many requests, one has nearly always just begun.
+TEST(DraftCostTest, CallsThatAllHaveExcessTokensShowWhatADraftCosts) {
+  DraftCost cost{CurveEstimator(Verify)};
+  for (int i = 0; i < 20; ++i) cost.Observe({1, absl::Milliseconds(4)});
+  ASSERT_NEAR(Milliseconds(cost, 64), 100, 1e-6);
+  DraftCall call = {
+      .sequences = 64, .spent = absl::Milliseconds(160), .excess_tokens = 200, .usual_tokens = 200};
+  call.trace.drafts = 64;
+  call.trace.context_tokens = 400;
+  call.trace.context = absl::Milliseconds(80);
+  call.trace.forward = absl::Milliseconds(75);
+  for (int i = 0; i < 50; ++i) cost.Observe(call);
+  EXPECT_NEAR(Milliseconds(cost, 64), 120, 2);
+  EXPECT_NEAR(1e3 * cost.CatchUp(200), 40, 0.5);
+}
+
 TEST(DraftCostTest, ATraceThatClaimsMoreThanTheCallTookIsCut) {
   DraftCost cost{CurveEstimator(Verify)};
   for (int i = 0; i < 20; ++i) cost.Observe({1, absl::Milliseconds(4)});
