@@ -38,9 +38,13 @@ DraftOutcome DraftRounds::Run(absl::Span<GrowingTree> growing, ForestPlanner& pl
 DraftProposal DraftRounds::ProposalOf(const GrowingTree& one) const {
   DraftProposal proposal = one.round->proposal;
   const DecodeSequence& sequence = *one.sequence;
+  proposal.first = sequence.awaits_first_draft();
   proposal.catch_up_seconds =
       costs_->draft().CatchUp(DraftCost::ExcessTokens(sequence.undrafted_tokens()));
-  proposal.cycles_left = sequence.request().max_tokens - static_cast<int>(sequence.output().size());
+  proposal.answer_tokens = sequence.request().max_tokens;
+  proposal.tokens_left = proposal.answer_tokens - static_cast<int>(sequence.output().size());
+  proposal.prompt_seconds = costs_->draft().CatchUp(
+      DraftCost::ExcessTokens(static_cast<int>(sequence.request().prompt.size())));
   proposal.later_seconds = later_seconds_;
   proposal.mask_seconds = sequence.mask_seconds();
   return proposal;

@@ -61,6 +61,7 @@ void ForestGrower::RestOrPlan(std::vector<GrowingTree>& growing) {
   const std::optional<BudgetReason> rest = planner_.RestReason(roots_.sequences);
   rested_ = rest.has_value();
   if (!rested_) return BeginPlan(growing, /*certain=*/0);
+  rest_prompt_seconds_ = costs_->CostOf(roots_, /*max_nodes=*/0, /*max_drafts=*/0).prompt_seconds;
   for (GrowingTree& one : growing) {
     if (!one.sequence->policy().planned()) continue;
     one.limits.nodes = one.limits.depth = 0;

@@ -49,7 +49,7 @@ class ForestGrower {
   void EndCycle(absl::Duration total, double tokens) {
     const double seconds = absl::ToDoubleSeconds(total);
     if (rested_) {
-      planner_.EndRest(roots_.sequences, {seconds, tokens, roots_.prompts.rows == 0});
+      planner_.EndRest(roots_.sequences, {seconds - rest_prompt_seconds_, tokens});
     } else if (planned_) {
       planner_.EndCycle(seconds, tokens);
     }
@@ -76,9 +76,10 @@ class ForestGrower {
   ForcedTokens forced_;
 
   // This cycle.
-  VerifySize roots_;      // The verify call without nodes: roots and prompts.
-  bool planned_ = false;  // The planner took part.
-  bool rested_ = false;   // The planner would take part if the batch did not rest.
+  VerifySize roots_;                // The verify call without nodes: roots and prompts.
+  bool planned_ = false;            // The planner took part.
+  bool rested_ = false;             // The planner would take part if the batch did not rest.
+  double rest_prompt_seconds_ = 0;  // BatchCost::prompt_seconds of a cycle that rests.
 };
 
 }  // namespace bastion

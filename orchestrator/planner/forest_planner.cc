@@ -103,6 +103,7 @@ DraftPlan ForestPlanner::ChooseDrafts(absl::Span<const DraftProposal> proposals)
   DraftPlan plan;
   plan.drafts.assign(count, false);
   if (count == 0) return plan;
+  const std::vector<double> shares = SharesOf(proposals);
   std::vector<double> gains(count);
   double most = 0;  // The surplus of all nodes cannot exceed this.
   for (int i = 0; i < count; ++i) {
@@ -110,8 +111,7 @@ DraftPlan ForestPlanner::ChooseDrafts(absl::Span<const DraftProposal> proposals)
     const double price = LowestPrice(proposal.mask_seconds) / proposal.weight;
     const double surplus = proposal.weight * proposal.without.Surplus(price);
     most += surplus;
-    gains[i] =
-        proposal.weight * proposal.with.Surplus(price) - surplus - price_ * CatchUpShare(proposal);
+    gains[i] = proposal.weight * proposal.with.Surplus(price) - surplus - price_ * shares[i];
     batch_draft_seconds_ += proposal.catch_up_seconds;
   }
   std::vector<int> order(count);
@@ -124,19 +124,40 @@ DraftPlan ForestPlanner::ChooseDrafts(absl::Span<const DraftProposal> proposals)
     most += gains[order[m - 1]];
     may_pay = most > price_ * cost_.draft[m];
   }
-  const int drafted = may_pay ? BestDrafts(proposals, order) : 0;
+  if (may_pay && !PaysInTheLongRun(proposals, order)) {
+    std::erase_if(order, [&proposals](int i) { return proposals[i].first; });
+  }
+  const int drafted = may_pay ? BestDrafts(proposals, order, shares).drafts : 0;
   for (int m = 0; m < drafted; ++m) {
     plan.drafts[order[m]] = true;
     catch_up_seconds_ += proposals[order[m]].catch_up_seconds;
   }
-  draft_rate_ += (static_cast<double>(drafted) / count - draft_rate_) / kMemory;
+  ObserveDraftRate(proposals, gains);
   Explore(proposals, gains, drafted, &plan);
   return plan;
 }
 
-int ForestPlanner::BestDrafts(absl::Span<const DraftProposal> proposals,
-                              absl::Span<const int> order) {
-  const auto count = static_cast<int>(proposals.size());
+bool ForestPlanner::PaysInTheLongRun(absl::Span<const DraftProposal> proposals,
+                                     absl::Span<const int> order) {
+  const auto is_first = [](const DraftProposal& proposal) { return proposal.first; };
+  // Without both kinds of requests, what counts now counts in the long run.
+  if (std::none_of(proposals.begin(), proposals.end(), is_first)) return true;
+  if (std::all_of(proposals.begin(), proposals.end(), is_first)) return true;
+  std::vector<double> shares;
+  for (const DraftProposal& proposal : proposals) {
+    shares.push_back(proposal.later_seconds +
+                     proposal.prompt_seconds / ExpectedDrafts(proposal, proposal.answer_tokens));
+  }
+  const BestPlan best = BestDrafts(proposals, order, shares);
+  double seconds = cost_.draft[best.drafts];
+  for (int m = 0; m < best.drafts; ++m) seconds += shares[order[m]];
+  return best.surplus > (kMargin - 1) * price_ * seconds;
+}
+
+ForestPlanner::BestPlan ForestPlanner::BestDrafts(absl::Span<const DraftProposal> proposals,
+                                                  absl::Span<const int> order,
+                                                  absl::Span<const double> shares) {
+  const auto count = static_cast<int>(order.size());
   // totals[m]: the first m requests of `order` draft. catch_up[m]: the time beyond D(m) that counts
   // for these drafts; their drafts really take catch_up_now[m].
   std::vector<Totals> totals(count + 1);
@@ -148,15 +169,15 @@ int ForestPlanner::BestDrafts(absl::Span<const DraftProposal> proposals,
     totals[m] = totals[m - 1];
     totals[m].Add(proposal, proposal.without, price_, -1);
     totals[m].Add(proposal, proposal.with, price_, 1);
-    catch_up[m] = catch_up[m - 1] + CatchUpShare(proposal);
+    catch_up[m] = catch_up[m - 1] + shares[order[m - 1]];
     catch_up_now[m] = catch_up_now[m - 1] + proposal.catch_up_seconds;
   }
   const double max_nodes = cost_.max_nodes();
-  int best_drafts = 0;
+  BestPlan plan;
   // Without a known speedup, the price is the best ratio of this cycle (Dinkelbach's method).
   for (int step = 0; step < (knows_price() ? 1 : kPriceSteps); ++step) {
     Ratio best = {live_, cost_.verify[0]};
-    best_drafts = 0;
+    plan = {};
     for (int m = 0; m <= count; ++m) {
       for (int bin = 0; bin <= kBins; ++bin) {
         const double nodes = std::max(0.0, totals[m].nodes[bin]);
@@ -164,22 +185,47 @@ int ForestPlanner::BestDrafts(absl::Span<const DraftProposal> proposals,
         const double seconds = cost_.Seconds(m, nodes);
         if (seconds + catch_up_now[m] > cost_.max_seconds) break;
         const Ratio ratio = {live_ + totals[m].values[bin], seconds + catch_up[m]};
-        if (ratio.Surplus(price_) > best.Surplus(price_)) {
-          best = ratio;
-          best_drafts = m;
-        }
+        const double surplus = ratio.Surplus(price_) - best.Surplus(price_);
+        if (surplus <= 0) continue;
+        best = ratio;
+        plan = {m, plan.surplus + surplus};
       }
     }
     if (!knows_price()) {
       price_ = std::max(PlainRate(), best.tokens / (best.seconds - cost_.prompt_seconds));
     }
   }
-  return best_drafts;
+  return plan;
 }
 
-double ForestPlanner::CatchUpShare(const DraftProposal& proposal) const {
-  return proposal.later_seconds +
-         proposal.catch_up_seconds / std::max(1.0, draft_rate_ * proposal.cycles_left);
+double ForestPlanner::ExpectedDrafts(const DraftProposal& proposal, int tokens) const {
+  const double rate = draft_rate_.bottom > 0 ? draft_rate_.value() : 1.0;
+  const double verified = verified_.bottom > 0 ? verified_.value() : 1.0;
+  const double tokens_per_cycle =
+      1 + verified * (rate * proposal.with.Sum() + (1 - rate) * proposal.without.Sum());
+  return std::max(1.0, rate * tokens / tokens_per_cycle);
+}
+
+std::vector<double> ForestPlanner::SharesOf(absl::Span<const DraftProposal> proposals) const {
+  std::vector<double> shares;
+  for (const DraftProposal& proposal : proposals) {
+    shares.push_back(proposal.later_seconds +
+                     proposal.catch_up_seconds / ExpectedDrafts(proposal, proposal.tokens_left));
+  }
+  return shares;
+}
+
+void ForestPlanner::ObserveDraftRate(absl::Span<const DraftProposal> proposals,
+                                     absl::Span<const double> gains) {
+  const auto count = static_cast<int>(proposals.size());
+  const double price = price_ * cost_.draft[count] / count;
+  int drafts = 0, requests = 0;
+  for (int i = 0; i < count; ++i) {
+    if (proposals[i].first) continue;
+    ++requests;
+    drafts += gains[i] > price ? 1 : 0;
+  }
+  if (requests > 0) draft_rate_.Add(drafts, requests, kMemory);
 }
 
 std::vector<bool> ForestPlanner::ChooseRounds(absl::Span<const RoundProposal> proposals,
@@ -252,7 +298,7 @@ void ForestPlanner::EndCycle(double seconds, double tokens) {
   speedup_.Add(tokens, PlainRate() * (planned_seconds_ - cost_.prompt_seconds), kMemory);
   rests_.EndCycle(
       cost_.sequences,
-      {.seconds = seconds, .tokens = tokens, .typical = cost_.prompt_seconds == 0 && !explored_},
+      {.seconds = seconds - cost_.prompt_seconds, .tokens = tokens, .typical = !explored_},
       {.tokens = live_,
        .seconds = cost_.verify[0] - cost_.prompt_seconds,
        .known = cost_.plain_known,
@@ -296,6 +342,11 @@ NodePlan ForestPlanner::ChooseNodes(absl::Span<const TreeProposal> proposals, in
   NodePlan plan;
   plan.nodes.assign(proposals.size(), 0);
   for (size_t n = 0; n < best; ++n) ++plan.nodes[ranked[n].proposal];
+  double offered = 0;  // Tokens.
+  for (const TreeProposal& proposal : proposals) {
+    for (const double value : proposal.values) offered += proposal.weight * value;
+  }
+  verified_.Add(tokens[best] - live_, offered, kMemory);
   for (size_t i = 0; i < proposals.size(); ++i) {
     const bool cut = plan.nodes[i] < static_cast<int>(proposals[i].values.size());
     plan.reasons.push_back(cut ? BudgetReason::kCost : proposals[i].end);

@@ -24,7 +24,9 @@
 //   1. ChooseDrafts compares drafting for none, one, … all requests. It uses the expected values of
 //      the nodes with and without a draft, as histograms. Requests that gain most come first. The
 //      time that the drafter needs to process a prompt is divided by the number of drafts that the
-//      request can expect, at the rate at which recent cycles chose to draft.
+//      request can still make before its end. Requests that just pay for themselves can keep a call
+//      alive that does not pay for all, as long as others have paid for their prompts. So new
+//      requests join only if the drafts clearly pay when every request pays for its prompt.
 //   2. If the drafter expands nodes, ChooseRounds decides for whom it does so once more, as long as
 //      the nodes that a round is expected to bring are worth its time.
 //   3. ChooseNodes merges the nodes of all trees by value and compares every total n. On a
@@ -61,11 +63,16 @@ struct DraftProposal {
   ValueHistogram without;  // Values of its nodes if it does not draft.
   ValueHistogram with;     // Expected values of its nodes if it does.
   int cycles_since_draft = 0;
+  // The request has not drafted yet, so the drafter has not seen its prompt.
+  bool first = false;
   // What the draft takes beyond D(m), because the drafter has not seen the prompt yet. The
   // request's later drafts do not take this time again.
   double catch_up_seconds = 0;
-  int cycles_left = 0;  // At most this many further cycles can draft.
-  double weight = 1;    // How much its tokens count against those of other requests.
+  int tokens_left = 0;  // The request may still emit at most this many tokens.
+  // What the drafter needs for the prompt, whether it has seen it or not, and the longest answer.
+  double prompt_seconds = 0;
+  int answer_tokens = 0;
+  double weight = 1;  // How much its tokens count against those of other requests.
   // What the further rounds after the draft are expected to take. Their nodes count in `with`.
   double later_seconds = 0;
   double mask_seconds = 0;  // What the mask of a node takes.
@@ -159,15 +166,28 @@ class ForestPlanner {
   }
   // True if past cycles tell the price.
   [[nodiscard]] bool knows_price() const { return speedup_.bottom > 0 || fixed_price_ > 0; }
-  // The number of drafts with the best plan. Drafts go to the first requests of `order`.
-  [[nodiscard]] int BestDrafts(absl::Span<const DraftProposal> proposals,
-                               absl::Span<const int> order);
+  struct BestPlan {
+    int drafts = 0;
+    double surplus = 0;  // Tokens that it gains over a plain cycle, at the price.
+  };
+  // The plan with the largest surplus. Drafts go to the first requests of `order`. `shares`, by
+  // proposal: the seconds beyond D(m) that count for a draft.
+  [[nodiscard]] BestPlan BestDrafts(absl::Span<const DraftProposal> proposals,
+                                    absl::Span<const int> order, absl::Span<const double> shares);
+  // True if some drafts would clearly pay even if every request paid for its prompt, not only the
+  // new ones.
+  [[nodiscard]] bool PaysInTheLongRun(absl::Span<const DraftProposal> proposals,
+                                      absl::Span<const int> order);
   // The value below which no node of a request can pay, before its weight.
   [[nodiscard]] double LowestPrice(double mask_seconds) const {
     return min_values_[0] + price_ * mask_seconds;
   }
-  // The part of the proposal's catch-up that one draft must pay for.
-  [[nodiscard]] double CatchUpShare(const DraftProposal& proposal) const;
+  // Learns how often a request that has drafted before would pay for its part of a call for all.
+  void ObserveDraftRate(absl::Span<const DraftProposal> proposals, absl::Span<const double> gains);
+  // The drafts that the request is expected to make while it emits `tokens` tokens. At least 1.
+  [[nodiscard]] double ExpectedDrafts(const DraftProposal& proposal, int tokens) const;
+  // By proposal: the seconds beyond D(m) that one draft must pay for.
+  [[nodiscard]] std::vector<double> SharesOf(absl::Span<const DraftProposal> proposals) const;
   // Pays for more drafts from the account if it can, beyond the `drafted` ones of `plan`.
   void Explore(absl::Span<const DraftProposal> proposals, absl::Span<const double> gains,
                int drafted, DraftPlan* plan);
@@ -182,12 +202,16 @@ class ForestPlanner {
   int planned_drafts_ = 0;          // m of this cycle.
   double catch_up_seconds_ = 0;     // The part of the prompts of first drafts.
   double batch_draft_seconds_ = 0;  // The price of a draft for the whole batch.
-  double draft_rate_ = 1;           // The share of recent proposals that the plan accepted.
   double exploration_ = 0;          // Seconds.
   bool explored_ = false;           // This cycle explored a draft.
   RestSchedule rests_;
   // Over past cycles: their tokens over those of plain decoding in the same time.
   FadingRatio speedup_;
+  // Over past cycles, of the requests that have drafted before: those that a draft would pay for,
+  // over all. Without any, requests are expected to draft in every cycle.
+  FadingRatio draft_rate_;
+  // Over past cycles: the values of the planned nodes over those of all offered nodes.
+  FadingRatio verified_;
 };
 
 }  // namespace bastion

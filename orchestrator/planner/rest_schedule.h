@@ -12,9 +12,10 @@
 //     has paid for what it loses.
 //
 // Gains are measured, not predicted: the rate of the cycles that speculate is compared with the
-// rate of the last rests. Cycles with prompts do not count, because their prompts differ, and those
-// that explore do not, because they lose time to learn. What speculation gains depends on the
-// number of requests, so each octave of it has a state of its own. Copyable. Thread-compatible.
+// rate of the last rests. The predicted time of prompts does not count, because both kinds of
+// cycles have them. With many requests, nearly every cycle has a prompt. Cycles that explore do not
+// count, because they lose time to learn. What speculation gains depends on the number of requests,
+// so each octave of it has a state of its own. Copyable. Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_PLANNER_REST_SCHEDULE_H_
 #define BASTION_ORCHESTRATOR_PLANNER_REST_SCHEDULE_H_
 
@@ -30,9 +31,9 @@ namespace bastion {
 
 // A cycle that ended. Tokens are weighted.
 struct EndedCycle {
-  double seconds = 0;
+  double seconds = 0;  // Without the predicted time of prompts.
   double tokens = 0;
-  bool typical = true;  // False if it had prompt rows or explored a draft.
+  bool typical = true;  // False if it explored a draft.
 };
 
 // What a cycle that speculated knew about plain decoding.

@@ -243,21 +243,6 @@ TEST(ForestPlannerTest, RestsWherePlanningTakesLongerThanSpeculationSaves) {
   EXPECT_GT(rests, 800);
 }
 
-TEST(ForestPlannerTest, PromptsInTheForwardDoNotMakeNodesLookCheap) {
-  const std::vector<double> values(20, 0.5);
-  BatchCost cost = Linear(1.0, 0.6, 0, 20, 0);
-  ForestPlanner planner;
-  planner.Begin(cost, 1);
-  ASSERT_EQ(planner.ChooseNodes({{.values = values}}, 0).nodes[0], 0);
-  for (double& seconds : cost.verify) seconds += 10;
-  cost.prompt_seconds = 10;
-  for (int cycle = 0; cycle < 5; ++cycle) {
-    planner.Begin(cost, 1);
-    EXPECT_EQ(planner.ChooseNodes({{.values = values}}, 0).nodes[0], 0) << cycle;
-    planner.EndCycle(11, 1);
-  }
-}
-
 TEST(ForestPlannerTest, WeightsDecideBetweenEqualNodes) {
   const std::vector<double> values = {0.5, 0.4, 0.3};
   ForestPlanner planner;
