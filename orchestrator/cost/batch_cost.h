@@ -27,6 +27,9 @@ struct BatchCost {
   double planning_seconds = 0;
   // The part of T(0) that the prompt tokens take.
   double prompt_seconds = 0;
+  // What plain decoding would commit per second if the requests whose prompts are not processed yet
+  // decoded too, relative to the requests that decode. At least 1.
+  double waiting_factor = 1;
   // The cycle must not take longer than this if it can be avoided.
   double max_seconds = std::numeric_limits<double>::infinity();
 

@@ -164,6 +164,7 @@ BatchPlan PlanBatch(absl::Span<const BatchCandidate> decoding,
     prompts[i].history->overtaken += rows - shares[i];
     if (shares[i] > 0) plan.prompts.push_back({i, shares[i]});
   }
+  plan.waiting = static_cast<int>(prompts.size() - plan.prompts.size());
   return plan;
 }
 

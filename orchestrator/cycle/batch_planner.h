@@ -52,6 +52,7 @@ struct BatchPlan {
   };
   std::vector<size_t> decoding;  // Indices of the candidates that decode, ascending.
   std::vector<PromptRows> prompts;
+  int waiting = 0;  // Further candidates with a prompt.
 };
 
 inline constexpr double kBatchFloor = 1.25;

@@ -70,10 +70,11 @@ DecodeCycle::Prompts DecodeCycle::TakePrompts(absl::Span<const PromptChunk> chun
   return prompts;
 }
 
-absl::Status DecodeCycle::Step(const Batch& batch, absl::Span<const PromptChunk> prompts) {
+absl::Status DecodeCycle::Step(const Batch& batch, absl::Span<const PromptChunk> prompts,
+                               int waiting) {
   const absl::Duration began = clock_->Now();
   const Prompts taken = TakePrompts(prompts, target_.max_rows - static_cast<int>(batch.size()));
-  GrownForest grown = grower_.Grow(batch, taken.size);
+  GrownForest grown = grower_.Grow(batch, taken.size, waiting);
   Forest forest;
   for (size_t i = 0; i < batch.size(); ++i) {
     forest.push_back({batch[i]->id(), batch[i]->committed(), grown.trees[i].tree,

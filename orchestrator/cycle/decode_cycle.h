@@ -52,11 +52,14 @@ class DecodeCycle {
   // then the verifier's state of all these sequences is unknown.
   //
   // The roots of `batch` come first, then the prompts, then the nodes: prompts that do not fit into
-  // the forward beside the roots are shortened, and trees grow into what is left.
+  // the forward beside the roots are shortened, and trees grow into what is left. `waiting` is the
+  // number of further sequences that have begun, and whose prompts are not processed yet: a longer
+  // cycle delays them too.
   //
   // REQUIRES: no sequence occurs twice or is done; at least one is given. Those of `batch` have
   // prompt_left() == 0, those of `prompts` have more. batch.size() <= TargetInfo::max_rows.
-  [[nodiscard]] absl::Status Step(const Batch& batch, absl::Span<const PromptChunk> prompts = {});
+  [[nodiscard]] absl::Status Step(const Batch& batch, absl::Span<const PromptChunk> prompts = {},
+                                  int waiting = 0);
 
   // Commits the next prompt tokens, at most `max_tokens`, in a forward of their own. Returns true
   // if some remain. An error fails the sequence, also if the verifier has no room for it.

@@ -19,6 +19,7 @@ void ForestGrower::BeginPlan(absl::Span<const GrowingTree> growing, int certain)
   const int max_rows = std::min(target_.max_rows, size.prompts.rows + max_tree_rows);
   const auto drafts = static_cast<int>(growing.size());
   BatchCost cost = costs_->CostOf(size, std::max(0, max_rows - size.rows), drafts);
+  cost.waiting_factor = WaitingFactor();
   double weight = 0;
   for (const GrowingTree& one : growing) {
     weight += one.sequence->weight();
@@ -26,6 +27,15 @@ void ForestGrower::BeginPlan(absl::Span<const GrowingTree> growing, int certain)
         std::min(cost.max_seconds, absl::ToDoubleSeconds(one.sequence->longest_cycle()));
   }
   planner_.Begin(std::move(cost), weight);
+}
+
+double ForestGrower::WaitingFactor() const {
+  VerifySize all = roots_.decoding();
+  all.sequences += roots_.prompts.chunks + waiting_;
+  if (all.sequences == roots_.sequences) return 1;
+  const double seconds_ratio =
+      absl::FDivDuration(costs_->PredictPlain(all), costs_->PredictPlain(roots_.decoding()));
+  return std::max(1.0, all.sequences / (roots_.sequences * seconds_ratio));
 }
 
 std::vector<GrowingTree> ForestGrower::ShareRows(absl::Span<DecodeSequence* const> sequences,
@@ -70,8 +80,9 @@ void ForestGrower::RestOrPlan(std::vector<GrowingTree>& growing) {
 }
 
 GrownForest ForestGrower::Grow(absl::Span<DecodeSequence* const> sequences,
-                               const PromptSize& prompts) {
+                               const PromptSize& prompts, int waiting) {
   GrownForest grown;
+  waiting_ = waiting;
   StopWatch watch(*clock_);
   std::vector<GrowingTree> growing = ShareRows(sequences, prompts);
   grown.size = roots_;

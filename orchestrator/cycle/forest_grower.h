@@ -37,9 +37,10 @@ class ForestGrower {
         rounds_(target.dims.vocabulary, drafter, costs, clock) {}
 
   // Grows one tree per sequence, for a verify call that also holds `prompts`. The trees share the
-  // rows that the prompts leave. There may be no sequence.
+  // rows that the prompts leave. There may be no sequence. `waiting` further prompts have no rows
+  // in this call.
   [[nodiscard]] GrownForest Grow(absl::Span<DecodeSequence* const> sequences,
-                                 const PromptSize& prompts);
+                                 const PromptSize& prompts, int waiting = 0);
 
   // See ForestPlanner::FixPrice.
   void FixPrice(double tokens_per_second) { planner_.FixPrice(tokens_per_second); }
@@ -62,6 +63,8 @@ class ForestGrower {
   // Decides whether the batch rests, which leaves planned trees without nodes. Else starts the
   // cycle of the planner if it takes part.
   void RestOrPlan(std::vector<GrowingTree>& growing);
+  // BatchCost::waiting_factor
+  [[nodiscard]] double WaitingFactor() const;
   // Starts the cycle of the planner, for trees with `certain` nodes that are not planned.
   void BeginPlan(absl::Span<const GrowingTree> growing, int certain);
   void FinishTrees(std::vector<GrowingTree>& growing, GrownForest* grown);
@@ -77,6 +80,7 @@ class ForestGrower {
 
   // This cycle.
   VerifySize roots_;                // The verify call without nodes: roots and prompts.
+  int waiting_ = 0;                 // Prompts that are not in it.
   bool planned_ = false;            // The planner took part.
   bool rested_ = false;             // The planner would take part if the batch did not rest.
   double rest_prompt_seconds_ = 0;  // BatchCost::prompt_seconds of a cycle that rests.

@@ -86,7 +86,7 @@ struct Ratio {
 void ForestPlanner::Begin(BatchCost cost, double live) {
   cost_ = std::move(cost);
   live_ = live;
-  price_ = fixed_price_ > 0 ? fixed_price_ : PlainRate() * Speedup();
+  price_ = fixed_price_ > 0 ? fixed_price_ : PlainRate() * Speedup() * cost_.waiting_factor;
   planned_seconds_ = cost_.verify[0];
   planned_nodes_ = 0;
   planned_drafts_ = 0;

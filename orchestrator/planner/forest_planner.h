@@ -19,7 +19,8 @@
 //
 // Prompt tokens in the forward take the same time whatever is planned. They count in T(n), because
 // nodes cost less or more beside them, but not in the price: a longer cycle does not make time less
-// precious.
+// precious. But it delays the requests whose prompts wait as much as those that decode, so λ is the
+// rate at which all of them would decode (BatchCost::waiting_factor).
 //
 //   1. ChooseDrafts compares drafting for none, one, … all requests. It uses the expected values of
 //      the nodes with and without a draft, as histograms. Requests that gain most come first. The

@@ -206,6 +206,7 @@ ServedCycle ServingLoop::PlanForward() {
   ServedCycle served;
   for (const size_t i : plan.decoding) served.decoding.push_back(decodes[i]);
   for (const auto& [i, rows] : plan.prompts) served.chunks.push_back({prefills[i], rows});
+  served.waiting = plan.waiting;
   return served;
 }
 
@@ -258,7 +259,7 @@ absl::Status ServingLoop::RunCycle(const ServedCycle& served) {
   TellObserver(observer_,
                [&](ServingObserver& observer) { context = observer.OnCycleBegin(served); });
   const TraceScope scope(context);
-  return link_.session()->cycle.Step(batch, chunks);
+  return link_.session()->cycle.Step(batch, chunks, served.waiting);
 }
 
 void ServingLoop::LogDraftStatus() {

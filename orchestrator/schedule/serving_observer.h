@@ -24,6 +24,7 @@ struct ServedChunk {
 struct ServedCycle {
   std::vector<LiveRequest*> decoding;
   std::vector<ServedChunk> chunks;
+  int waiting = 0;  // Further requests that run, and whose prompts are not processed yet.
 };
 
 class ServingObserver {

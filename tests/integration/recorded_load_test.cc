@@ -47,10 +47,11 @@ struct Recording {
   }
 };
 
-// Serves the recorded texts in turn.
+// Serves the recorded texts in turn. `prompt_rows`: see SimulatedLoad.
 class RecordedLoad final : public SimulatedLoad {
  public:
-  explicit RecordedLoad(Recording* recording) : recording_(recording) {}
+  RecordedLoad(Recording* recording, int prompt_rows)
+      : recording_(recording), prompt_rows_(prompt_rows) {}
   SimulatedTexts& texts() override { return recording_->texts; }
   DecodeRequest Request(int number) override {
     DecodeRequest request;
@@ -62,16 +63,20 @@ class RecordedLoad final : public SimulatedLoad {
   PriorInputs prior() const override {
     return {.vocabulary = recording_->texts.vocabulary(), .table = recording_->stages->table()};
   }
+  int prompt_rows() const override { return prompt_rows_; }
 
  private:
   Recording* const recording_;
+  const int prompt_rows_;
 };
 
 // Tokens per millisecond of `policy` in a closed loop. `price`: see Simulation::FixPrice. 0: none.
 double PaceOf(const std::string& policy, const DeviceCurve& curve, int concurrency,
               Recording* recording, double price = 0) {
-  RecordedLoad load(recording);
-  Simulation simulation(curve, concurrency, policy, &load);
+  // The load that was measured on the H200 had prompts that take time, and rose in steps.
+  const bool measured = curve.context_token > 0;
+  RecordedLoad load(recording, measured ? 256 : 0);
+  Simulation simulation(curve, measured ? 1 : concurrency, policy, &load);
   if (price > 0) simulation.FixPrice(price);
   const double pass = recording->texts.size() * kTokens;
   const auto run = [&](double tokens) {
@@ -83,6 +88,11 @@ double PaceOf(const std::string& policy, const DeviceCurve& curve, int concurren
     }
     return run;
   };
+  for (int level = 1; measured && level < concurrency; level *= 4) {
+    simulation.SetConcurrency(level);
+    run(pass);
+  }
+  simulation.SetConcurrency(concurrency);
   run(kWarmUpPasses * pass);
   return run(kPasses * pass).pace();
 }
@@ -99,6 +109,7 @@ struct Load {
 
 DeviceCurve CurveOf(const std::string& device) {
   if (device == "gpu") return DeviceCurve::Gpu();
+  if (device == "h200") return DeviceCurve::MeasuredGpu();
   return device == "demo" ? DeviceCurve::Demo() : DeviceCurve::Inflated();
 }
 
@@ -156,6 +167,10 @@ INSTANTIATE_TEST_SUITE_P(Gpu, RecordedLoadTest,
                          ::testing::Values(Load{"gpu", 1, 0.98}, Load{"gpu", 4, 0.98},
                                            Load{"gpu", 16, 1.02}, Load{"gpu", 32, 1.05},
                                            Load{"gpu", 64, 1.06}));
+INSTANTIATE_TEST_SUITE_P(H200, RecordedLoadTest,
+                         ::testing::Values(Load{"h200", 1, 0.98}, Load{"h200", 4, 0.98},
+                                           Load{"h200", 16, 0.98}, Load{"h200", 32, 0.98},
+                                           Load{"h200", 64, 0.98}));
 INSTANTIATE_TEST_SUITE_P(Cpu, RecordedLoadTest,
                          ::testing::Values(Load{"demo", 1, 0.98}, Load{"demo", 8, 0.98},
                                            Load{"demo", 32, 0.98}, Load{"inflated", 1, 0.98},

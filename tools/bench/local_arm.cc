@@ -162,7 +162,7 @@ absl::Status LocalArm::Step(LoadRun* run) {
   std::optional<StepTrace> trace;
   // A CycleTrace has no prompts, so forwards with prompts are not recorded.
   if (stages_.recorder != nullptr && prompts.empty()) trace.emplace(batch, costs_, max_rows_);
-  RETURN_IF_ERROR(Annotate(cycle_.Step(batch, prompts), policy_.text()));
+  RETURN_IF_ERROR(Annotate(cycle_.Step(batch, prompts, plan.waiting), policy_.text()));
   Preempt();
   const double now = Now();
   if (trace.has_value()) Record(trace->Finish(batch));

@@ -92,6 +92,15 @@ TEST_F(BatchPlannerTest, WithoutTargetsAllDecodeAndPromptsGetTheWholeBudget) {
   ASSERT_EQ(plan.prompts.size(), 2u);
   EXPECT_EQ(plan.prompts[0].rows, 156);
   EXPECT_EQ(plan.prompts[1].rows, 100);
+  EXPECT_EQ(plan.waiting, 0);
+}
+
+TEST_F(BatchPlannerTest, PromptsWithoutRowsWait) {
+  for (int i = 0; i < 5; ++i) AddPrompt(100);
+  const BatchPlan plan = Plan();
+  EXPECT_EQ(RowsOf(plan), 256);
+  EXPECT_EQ(plan.prompts.size(), 3u);
+  EXPECT_EQ(plan.waiting, 2);
 }
 
 TEST_F(BatchPlannerTest, WithoutRequestsThePlanIsEmpty) {

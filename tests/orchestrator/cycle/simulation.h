@@ -136,7 +136,7 @@ class Simulation {
     const BatchPlan plan = PlanBatch({}, prompts, {max_rows, load_->prompt_rows()}, costs_);
     std::vector<PromptChunk> chunks;
     for (const auto& [i, rows] : plan.prompts) chunks.push_back({prompts[i].sequence, rows});
-    CHECK(cycle_.Step(batch, chunks).ok());
+    CHECK(cycle_.Step(batch, chunks, plan.waiting).ok());
   }
 
   const Policy policy_;

@@ -52,6 +52,24 @@ TEST(PromptPlanningTest, PromptsInTheForwardDoNotMakeNodesLookCheap) {
   }
 }
 
+// A longer cycle delays them too.
+TEST(PromptPlanningTest, RequestsWhosePromptsWaitMakeTimeMorePrecious) {
+  const std::vector<double> values(5, 0.5);
+  for (const auto& [waiting_factor, pays] : {std::pair{1.0, true}, std::pair{2.0, false}}) {
+    ForestPlanner planner;
+    // A second costs a token, a node 0.3 tokens, and a draft 0.9.
+    BatchCost cost = Linear(1.0, 0.3, 0.9, 10, 1);
+    for (int cycle = 0; cycle < 3; ++cycle) {
+      planner.Begin(cost, 1);
+      planner.EndCycle(1.0, 1);
+    }
+    cost.waiting_factor = waiting_factor;
+    planner.Begin(cost, 1);
+    EXPECT_EQ(planner.ChooseDrafts({Proposal({}, values)}).drafts[0], pays);
+    EXPECT_EQ(planner.ChooseNodes({{.values = values}}, 0).nodes[0], pays ? 5 : 0);
+  }
+}
+
 // A draft gains 2.4 tokens and takes 0.1 s, and a second costs a token. The drafts commit 3.4
 // tokens per cycle, so the request has 17 or 18 of them, not 60, to pay for its prompt.
 TEST(PromptPlanningTest, ThePromptIsPaidByTheDraftsThatTheRequestCanStillMake) {
