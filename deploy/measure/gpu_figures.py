@@ -22,6 +22,8 @@ BARS = [
     Bar("decode", "plain step, Qwen3-8B shape: share of the bandwidth bound", 0.80, "%", needs=FULL_SHAPE),
     Bar("attention_long", "attention, 32 rows after 32768 tokens: share of the memory bandwidth", 0.70, "%"),
     Bar("attention_short", "attention, 32 rows after 2048 tokens: time of one layer", 9.0, "µs", at_most=True),
+    Bar("attention_one", "attention, 1 row after 2048 tokens: time of one layer", 6.8, "µs", at_most=True),
+    Bar("attention_many", "attention, 64 rows after 2048 tokens: time of one layer", 15.0, "µs", at_most=True),
     Bar(
         "verify",
         "verify of 64 rows, relative to one row, Qwen3-8B shape after 2048 tokens",
@@ -37,6 +39,7 @@ BARS = [
         "×",
         needs=FULL_SHAPE,
     ),
+    Bar("exact_bf16", "prompts whose answer differs from plain decoding, 8B shape in bf16, in process", 0, "", at_most=True),
     Bar("exact", "prompts whose answer from the services differs from plain decoding, demo pair in fp32", 0, "", at_most=True),
 ]
 
@@ -119,14 +122,16 @@ def measured_bars(found: dict) -> dict[str, dict | None]:
         bars["verify"] = measured(tree["seconds"] / plain["seconds"], f"{1e3 * tree['seconds']:.2f} ms")
     if long := figure(found, "attention", "over 32768", 32):
         bars["attention_long"] = measured(long.get("share_of_memory", 0.0), f"{long['us']:.1f} µs")
-    if short := figure(found, "attention", "over 2048", 32):
-        bars["attention_short"] = measured(short["us"])
+    for key, rows in (("attention_one", 1), ("attention_short", 32), ("attention_many", 64)):
+        if short := figure(found, "attention", f"over {BAR_CONTEXT}", rows):
+            bars[key] = measured(short["us"])
     if ratios := relative_to_papers(found["decode"].get("8b", {"policies": []})):
         best = min(ratios, key=lambda policy: ratios[policy])
         bars["adaptive"] = measured(ratios[best], best)
-    if "demo" in found["services"]:
-        differing = differing_prompts(found["services"]["demo"])
-        bars["exact"] = measured(len({name for names in differing.values() for name in names}), ", ".join(differing))
+    for key, results in (("exact", found["services"].get("demo")), ("exact_bf16", found["decode"].get("8b"))):
+        if results:
+            differing = differing_prompts(results)
+            bars[key] = measured(len({name for names in differing.values() for name in names}), ", ".join(differing))
     return bars
 
 
@@ -160,15 +165,19 @@ def kernel_shares(found: dict, rows: int, context: int = BAR_CONTEXT) -> dict | 
 
     The time of a kernel includes the idle time before the next kernel. None if the sweep lacks a kernel.
     """
+    # Older reports have cuBLASLt's products only, and an activation of its own.
+    exact = any(entry["part"] == "product" for entry in found["sweep"].get("figures", []))
+    product = "product" if exact else "gemm"
     of_step = {
-        name: (("gemm", f"Qwen3-8B {name} {shape}"), LAYERS_8B)
+        name: ((product, f"Qwen3-8B {name} {shape}"), LAYERS_8B)
         for name, shape in (("qkv", "6144 x 4096"), ("o", "4096 x 4096"), ("gate_up", "24576 x 4096"), ("down", "4096 x 12288"))
     }
-    of_step["head"] = ("gemm", "Qwen3-8B head 151936 x 4096"), 1
+    of_step["head"] = (product, "Qwen3-8B head 151936 x 4096"), 1
     of_step["attention"] = ("attention", f"32:8 heads of 128 over {context}"), LAYERS_8B
     of_step["norms"] = ("rowwise", "norm"), 2 * LAYERS_8B + 1
     of_step["rotate and store"] = ("rowwise", "qkv"), LAYERS_8B
-    of_step["activation"] = ("rowwise", "silu"), LAYERS_8B
+    if not exact:
+        of_step["activation"] = ("rowwise", "silu"), LAYERS_8B
     of_step["embedding"] = ("rowwise", "embed"), 1
     of_step["choice"] = ("choose", "greedy"), 1
     kernels = {}

@@ -28,6 +28,8 @@ class BarsTest(RawTest):
                 "figures": [
                     sweep_entry("attention", "32:8 heads of 128 over 32768", 32, 60.0),
                     sweep_entry("attention", "32:8 heads of 128 over 2048", 32, 9.0),
+                    sweep_entry("attention", "32:8 heads of 128 over 2048", 1, 6.5),
+                    sweep_entry("attention", "32:8 heads of 128 over 2048", 64, 14.0),
                 ],
             },
         )
@@ -37,7 +39,7 @@ class BarsTest(RawTest):
                 policy("ar", 10, [1, 2]),
                 policy("fixed:4", 20, [1, 2]),
                 policy("fixed:16", 30, [1, 2]),
-                policy("adaptive", 29.5, [1, 3]),
+                policy("adaptive", 29.5, [1, 2]),
             ),
         )
         self.put("services_demo/results.json", results(policy("ar", 10, [1]), policy("default", 20, [1])))
@@ -49,8 +51,11 @@ class BarsTest(RawTest):
                 "decode": ("80.6 %", "met"),
                 "attention_long": ("75.0 %", "met"),
                 "attention_short": ("9.00 µs", "met"),
+                "attention_one": ("6.50 µs", "met"),
+                "attention_many": ("14.0 µs", "met"),
                 "verify": ("1.13×", "met"),
                 "adaptive": ("0.98×", "met"),
+                "exact_bf16": ("0", "met"),
                 "exact": ("0", "met"),
             },
         )
@@ -68,6 +73,7 @@ class BarsTest(RawTest):
     def test_bad_values_miss_their_bars(self):
         self.put("roofline_8b/roofline.json", {"device": "d", "forwards": [forward(1, 0.0064), forward(64, 0.0074)]})
         self.put("services_demo/results.json", results(policy("ar", 10, [1]), policy("default", 20, [2])))
+        self.put("decode_8b/results.json", results(policy("ar", 10, [1]), policy("default", 20, [2])))
         self.put(
             "kernels/programs.json", {"a": PROGRAM | {"skipped": 2}, "b": {"status": -11, "seconds": 1, "complete": False}}
         )
@@ -75,6 +81,7 @@ class BarsTest(RawTest):
         self.assertEqual(verdicts["decode"], ("78.1 %", "missed"))
         self.assertEqual(verdicts["verify"][1], "missed")
         self.assertEqual(verdicts["exact"], ("1", "missed"))
+        self.assertEqual(verdicts["exact_bf16"], ("1", "missed"))
         self.assertEqual(verdicts["tests"], ("3", "missed"), "two skipped tests and one program that crashed")
 
     def test_without_a_gpu_no_bar_is_judged(self):
@@ -91,6 +98,16 @@ class BarsTest(RawTest):
 
 
 class SharesTest(RawTest):
+    def test_the_products_of_the_project_replace_those_of_cublaslt_and_the_activation(self):
+        step = sweep_of_a_step()
+        for entry in list(step["figures"]):
+            if entry["part"] == "gemm":
+                step["figures"].append(entry | {"part": "product", "us": entry["us"] / 2})
+        self.put("sweep/gemm.json", step)
+        shares = figures.kernel_shares(figures.load(self.raw), 1)
+        assert shares
+        self.assertEqual(shares["sum"], 2 * (36 * 4 + 3) + 4 * 36 + 1)
+
     def test_a_step_is_the_sum_of_its_kernels(self):
         self.put("sweep/gemm.json", sweep_of_a_step())
         self.put("roofline_8b/roofline.json", {"device": "d", "forwards": [forward(32, 0.001)]})
