@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "common/base/status.h"
 
 namespace bastion::nn {
@@ -62,26 +63,11 @@ absl::Status CudaActivations::Allocate(const StepCapacity& capacity) {
   RETURN_IF_ERROR(allocate(attention_, rows * query_width() * element));
   RETURN_IF_ERROR(allocate(gate_up_, 2 * inner * sizeof(float)));
   RETURN_IF_ERROR(allocate(activation_, inner * element));
-  return allocate(scratch_, kernels::cuda::AttentionScratchBytes(capacity.rows, capacity.spans,
-                                                                 dims_.query_heads, dims_.kv_heads,
-                                                                 dims_.head_dim));
-}
-
-absl::Status CudaActivations::AllocateExperts(size_t rows) {
-  const size_t count = experts_config_.count, choices = rows * experts_config_.chosen;
-  const auto allocate = [](Memory& memory, size_t bytes) -> absl::Status {
-    ASSIGN_OR_RETURN(memory, Memory::OnDevice(bytes, "experts; lower --max_rows"));
-    return absl::OkStatus();
-  };
-  RETURN_IF_ERROR(allocate(router_logits_, rows * count * sizeof(float)));
-  RETURN_IF_ERROR(allocate(weights_, choices * sizeof(float)));
-  RETURN_IF_ERROR(allocate(experts_, choices * sizeof(int32_t)));
-  RETURN_IF_ERROR(allocate(begins_, (count + 1) * sizeof(int32_t)));
-  RETURN_IF_ERROR(allocate(sources_, choices * sizeof(int32_t)));
-  RETURN_IF_ERROR(allocate(places_, choices * sizeof(int32_t)));
-  RETURN_IF_ERROR(allocate(outputs_, choices * dims_.hidden * sizeof(float)));
-  ASSIGN_OR_RETURN(touched_, Memory::OnHost(dims_.layers * sizeof(int32_t), "counts of experts"));
-  return absl::OkStatus();
+  attention_chunks_ = kernels::cuda::AttentionChunks(
+      std::min(capacity.tokens, capacity.pages * kernels::kPageTokens));
+  return allocate(scratch_,
+                  kernels::cuda::AttentionScratchBytes(capacity.rows, dims_.query_heads,
+                                                       dims_.head_dim, attention_chunks_));
 }
 
 absl::Status CudaActivations::AllocateJoined(size_t rows) {
@@ -121,17 +107,32 @@ absl::Status CudaActivations::AllocateConvolved(size_t rows) {
   return absl::OkStatus();
 }
 
+void CudaActivations::Settle() {
+  if (missing_.ranges == 0) return;
+  kernels::cuda::AddSums({missing_, hidden_.as<float>(), missing_.stride, /*accumulate=*/true},
+                         *gpu_.stream);
+  missing_ = {};
+}
+
+void CudaActivations::Multiply(const Matrix& matrix, const Products::Rows& rows) {
+  Settle();
+  gpu_.products->Multiply(matrix, rows);
+}
+
 void CudaActivations::Embed(const Rows& rows, const void* table, DType type) {
+  CHECK_EQ(missing_.ranges, 0) << "the residual stream is replaced before it was complete";
   kernels::cuda::Embed({rows, table, type, hidden_.as<float>(), dims_.hidden}, *gpu_.stream);
 }
 
 void CudaActivations::Scale(const Rows& rows, float factor) {
+  Settle();
   kernels::cuda::Scale({hidden_.as<float>(), rows.row_capacity, dims_.hidden, factor},
                        *gpu_.stream);
 }
 
 void CudaActivations::Project(const Rows& rows, const Matrix& matrix, const void* input) {
-  gpu_.products->Multiply(matrix, {input, hidden_.as<float>(), rows.row_capacity});
+  CHECK_EQ(missing_.ranges, 0) << "the residual stream is replaced before it was complete";
+  Multiply(matrix, {input, hidden_.as<float>(), rows.row_capacity});
 }
 
 void CudaActivations::Normalize(const Rows& rows, const Norm& norm, const Tap& tap) {
@@ -140,16 +141,18 @@ void CudaActivations::Normalize(const Rows& rows, const Norm& norm, const Tap& t
 
 void CudaActivations::NormalizeTo(void* to, const Rows& rows, const Norm& norm, const Tap& tap) {
   const float* const weight = norm.weight.as<float>();
+  const kernels::cuda::Sums added = std::exchange(missing_, {});
   switch (norm.kind) {
     case hub::NormKind::kRms:
       kernels::cuda::RmsNorm({hidden_.as<float>(), weight, to, tap.to, tap.stride, type_,
-                              rows.row_capacity, norm.width, norm.epsilon},
+                              rows.row_capacity, norm.width, norm.epsilon, added},
                              *gpu_.stream);
       return;
     case hub::NormKind::kLayer:
-      kernels::cuda::LayerNorm({hidden_.as<float>(), weight, norm.bias.as<float>(), to, tap.to,
-                                tap.stride, type_, rows.row_capacity, norm.width, norm.epsilon},
-                               *gpu_.stream);
+      kernels::cuda::LayerNorm(
+          {hidden_.as<float>(), weight, norm.bias.as<float>(), to, tap.to, tap.stride, type_,
+           rows.row_capacity, norm.width, norm.epsilon, added},
+          *gpu_.stream);
       return;
   }
 }
@@ -203,8 +206,8 @@ kernels::cuda::ConvolveArgs CudaActivations::ConvolveArgs(const Convolution& con
 void CudaActivations::ConvolveInput(const Rows& rows, const Norm& norm, const Tap& tap,
                                     const Convolution& convolution) {
   NormalizeTo(plain_.as<void>(), rows, norm, tap);
-  gpu_.products->Multiply(convolution.projection,
-                          {plain_.as<void>(), coefficients_.as<float>(), rows.row_capacity});
+  Multiply(convolution.projection,
+           {plain_.as<void>(), coefficients_.as<float>(), rows.row_capacity});
   kernels::cuda::ConvolveArgs args = ConvolveArgs(convolution, 0, rows.row_capacity);
   args.x = plain_.as<void>();
   args.y = normed_.as<void>();
@@ -214,11 +217,14 @@ void CudaActivations::ConvolveInput(const Rows& rows, const Norm& norm, const Ta
 
 void CudaActivations::Add(const Matrix& matrix, const void* input, int rows,
                           const Convolution* convolution) {
-  if (convolution == nullptr) {
-    gpu_.products->Multiply(matrix, {input, hidden_.as<float>(), rows, /*accumulate=*/true});
+  const Products::Rows sum = {input, hidden_.as<float>(), rows, /*accumulate=*/true};
+  if (convolution == nullptr && matrix.bias.as<float>() == nullptr) {
+    Settle();
+    missing_ = gpu_.products->Start(matrix, sum);
     return;
   }
-  gpu_.products->Multiply(matrix, {input, added_.as<float>(), rows});
+  if (convolution == nullptr) return Multiply(matrix, sum);
+  Multiply(matrix, {input, added_.as<float>(), rows});
   kernels::cuda::ConvolveArgs args = ConvolveArgs(*convolution, 1, rows);
   args.x = added_.as<void>();
   args.y = hidden_.as<void>();
@@ -237,29 +243,45 @@ kernels::cuda::QkvArgs CudaActivations::KernelArgs(const Rows& rows, const QkvAr
   project.cosine_sine = args.rotary;
   project.cache = args.cache;
   project.query_heads = dims_.query_heads;
-  project.key = qkv_.as<float>();
-  project.value = qkv_.as<float>() + kv_width();
   project.epsilon = args.epsilon;
   return project;
+}
+
+// Multiplies the first `outputs` rows of the matrix, and projects the sums or the result.
+void CudaActivations::ProjectQkv(const Matrix& matrix, const Products::Rows& product,
+                                 kernels::cuda::QkvArgs& project) {
+  const float* from = product.y;
+  if (matrix.bias.as<float>() != nullptr) {
+    Multiply(matrix, product);
+  } else {
+    Settle();
+    const kernels::cuda::Sums sums = gpu_.products->Start(matrix, product);
+    if (sums.ranges > 0) {
+      from = sums.at;
+      project.ranges = sums.ranges;
+      project.range_stride = sums.stride;
+    }
+  }
+  project.key = from;
+  project.value = from + kv_width();
+  if (product.outputs == 0) project.query = from + 2 * kv_width();
+  kernels::cuda::Qkv(project, *gpu_.stream);
 }
 
 void CudaActivations::Qkv(const Rows& rows, const QkvArgs& args) {
   if (args.norm != nullptr) Normalize(rows, *args.norm, args.tap);
   const Memory& input = args.joined ? joined_ : normed_;
-  gpu_.products->Multiply(*args.qkv, {input.as<void>(), qkv_.as<float>(), rows.row_capacity});
   kernels::cuda::QkvArgs project = KernelArgs(rows, args);
-  project.query = qkv_.as<float>() + 2 * kv_width();
   project.stride = 2 * kv_width() + query_width();
-  kernels::cuda::Qkv(project, *gpu_.stream);
+  ProjectQkv(*args.qkv, {input.as<void>(), qkv_.as<float>(), rows.row_capacity}, project);
 }
 
 void CudaActivations::StoreKeysValues(const Rows& rows, const QkvArgs& args) {
-  Matrix keys_values = *args.qkv;
-  keys_values.rows = 2 * kv_width();  // The first rows of the matrix.
-  gpu_.products->Multiply(keys_values, {normed_.as<void>(), qkv_.as<float>(), rows.row_capacity});
   kernels::cuda::QkvArgs project = KernelArgs(rows, args);
-  project.stride = keys_values.rows;
-  kernels::cuda::Qkv(project, *gpu_.stream);
+  project.stride = 2 * kv_width();  // Keys and values are the first outputs.
+  Products::Rows product = {normed_.as<void>(), qkv_.as<float>(), rows.row_capacity};
+  product.outputs = project.stride;
+  ProjectQkv(*args.qkv, product, project);
 }
 
 void CudaActivations::Attend(const Rows& rows, const AttendArgs& args) {
@@ -273,6 +295,7 @@ void CudaActivations::Attend(const Rows& rows, const AttendArgs& args) {
   attend.causal = args.causal;
   attend.scale = 1.0f / std::sqrt(static_cast<float>(dims_.head_dim));
   attend.scratch = scratch_.as<void>();
+  attend.max_chunks = attention_chunks_;
   attend.multiprocessors = gpu_.info.multiprocessors;
   kernels::cuda::Attention(attend, *gpu_.stream);
 }
@@ -286,8 +309,13 @@ void CudaActivations::GateUp(const Rows& rows, const Norm* norm, const Matrix& g
                              hub::MlpKind kind) {
   if (norm != nullptr) Normalize(rows, *norm, {});
   const int count = rows.row_capacity, width = dims_.intermediate;
+  Settle();
+  if (kind == hub::MlpKind::kGatedSilu && gate_up.bias.as<float>() == nullptr &&
+      gpu_.products->MultiplyGated(gate_up, normed_.as<void>(), activation_.as<void>(), count)) {
+    return;
+  }
   float* const inner = gate_up_.as<float>();
-  gpu_.products->Multiply(gate_up, {normed_.as<void>(), inner, count});
+  Multiply(gate_up, {normed_.as<void>(), inner, count});
   switch (kind) {
     case hub::MlpKind::kGatedSilu:
       kernels::cuda::SiluMul({inner, activation_.as<void>(), type_, count, width}, *gpu_.stream);
@@ -302,51 +330,10 @@ void CudaActivations::AddMlp(const Rows& rows, const Matrix& down, const Convolu
   Add(down, activation_.as<void>(), rows.row_capacity, convolution);
 }
 
-kernels::cuda::ExpertProductArgs CudaActivations::ProductOf(const Matrix& matrices) const {
-  kernels::cuda::ExpertProductArgs args;
-  args.weight = matrices.data();
-  args.begins = begins_.as<int32_t>();
-  args.dtype = type_;
-  args.experts_total = matrices.count;
-  args.columns = matrices.rows;
-  args.depth = matrices.columns;
-  return args;
-}
-
-void CudaActivations::AddExperts(const Rows& rows, const ExpertArgs& args) {
-  Normalize(rows, *args.norm, {});
-  const hub::ExpertsConfig& config = *args.config;
-  const int count = rows.row_capacity, choices = count * config.chosen;
-  kernels::cuda::Stream& stream = *gpu_.stream;
-  auto* const experts = experts_.as<int32_t>();
-  gpu_.products->Multiply(*args.router, {normed_.as<void>(), router_logits_.as<float>(), count});
-  kernels::cuda::Route({router_logits_.as<float>(), experts, weights_.as<float>(), count,
-                        config.count, config.chosen, config.normalize},
-                       stream);
-  kernels::cuda::Group(
-      {rows, experts, begins_.as<int32_t>(), sources_.as<int32_t>(), places_.as<int32_t>(),
-       touched_.as<int32_t>() + args.layer, config.count, config.chosen},
-      stream);
-  kernels::cuda::ExpertProductArgs up = ProductOf(*args.gate_up);
-  up.x = normed_.as<void>();
-  up.sources = sources_.as<int32_t>();
-  up.y = gate_up_.as<float>();
-  kernels::cuda::ExpertProduct(up, stream);
-  kernels::cuda::SiluMul(
-      {gate_up_.as<float>(), activation_.as<void>(), type_, choices, config.intermediate}, stream);
-  kernels::cuda::ExpertProductArgs down = ProductOf(*args.down);
-  down.x = activation_.as<void>();
-  down.y = outputs_.as<float>();
-  kernels::cuda::ExpertProduct(down, stream);
-  kernels::cuda::Combine({outputs_.as<float>(), places_.as<int32_t>(), weights_.as<float>(),
-                          hidden_.as<float>(), count, config.chosen, dims_.hidden},
-                         stream);
-}
-
 void CudaActivations::AddSilu(const Rows& rows, const Matrix& matrix) {
   const int count = rows.row_capacity;
   float* const inner = gate_up_.as<float>();
-  gpu_.products->Multiply(matrix, {normed_.as<void>(), inner, count});
+  Multiply(matrix, {normed_.as<void>(), inner, count});
   kernels::cuda::SiluAdd({inner, normed_.as<void>(), type_, count, dims_.hidden}, *gpu_.stream);
 }
 
@@ -357,16 +344,7 @@ void CudaActivations::Head(const Matrix& head, const int32_t* wanted, int rows, 
                               *gpu_.stream);
     x = wanted_.as<void>();
   }
-  gpu_.products->Multiply(head, {x, logits.Reserve(rows), rows});
-}
-
-double CudaActivations::touched_experts() const {
-  double sum = 0;
-  for (size_t layer = 0; layer < expert_layers_.size(); ++layer) {
-    if (expert_layers_[layer]) sum += touched_.as<int32_t>()[layer];
-  }
-  const auto layers = std::count(expert_layers_.begin(), expert_layers_.end(), true);
-  return layers == 0 ? 0 : sum / static_cast<double>(layers);
+  Multiply(head, {x, logits.Reserve(rows), rows});
 }
 
 }  // namespace bastion::nn

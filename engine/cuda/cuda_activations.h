@@ -71,6 +71,10 @@ class CudaActivations final : public Activations {
   [[nodiscard]] absl::Status AllocateExperts(size_t rows);
   [[nodiscard]] absl::Status AllocateJoined(size_t rows);
   [[nodiscard]] absl::Status AllocateConvolved(size_t rows);
+  // Adds to the residual stream what it lacks.
+  void Settle();
+  // Settles, because a product replaces the sums of the one before it.
+  void Multiply(const Matrix& matrix, const Products::Rows& rows);
   // Normalize, with the normed rows at `to`.
   void NormalizeTo(void* to, const kernels::Rows& rows, const Norm& norm, const Tap& tap);
   // The residual stream += input Wᵀ, convolved with side 1 if `convolution` is not null.
@@ -80,6 +84,9 @@ class CudaActivations final : public Activations {
                                                          int rows) const;
   [[nodiscard]] kernels::cuda::QkvArgs KernelArgs(const kernels::Rows& rows,
                                                   const QkvArgs& args) const;
+  // The product, and the kernel that rotates and stores its result. Sets the inputs of `project`.
+  void ProjectQkv(const Matrix& matrix, const Products::Rows& product,
+                  kernels::cuda::QkvArgs& project);
   [[nodiscard]] kernels::cuda::ExpertProductArgs ProductOf(const Matrix& matrices) const;
   [[nodiscard]] int kv_width() const { return dims_.kv_heads * dims_.head_dim; }
   [[nodiscard]] int query_width() const { return dims_.query_heads * dims_.head_dim; }
@@ -91,6 +98,8 @@ class CudaActivations final : public Activations {
   const std::vector<bool> expert_layers_;  // Whether a layer has experts.
   const DType type_;
   Gpu& gpu_;
+  // Sums that the residual stream lacks: the next norm adds them, and so spares a kernel.
+  kernels::cuda::Sums missing_;
   Memory hidden_, normed_, wanted_, qkv_, query_, attention_, gate_up_, activation_, scratch_;
   // For joined rows: the kept parts [parts, capacity, C], the joined rows [R, parts C], and the
   // places of the latter's parts among the former [R, parts].
@@ -100,6 +109,7 @@ class CudaActivations final : public Activations {
   Memory pairs_;        // [R, 2] Each row, and the row before it (Shift).
   Memory row_numbers_;  // [R] 0, 1, …
   size_t capacity_ = 0;
+  int attention_chunks_ = 0;
   Memory router_logits_, weights_;              // [R, E], [R, k]
   Memory experts_, begins_, sources_, places_;  // [R, k], [E + 1], [R k], [R, k]
   Memory outputs_;                              // [R k, C]; gate_up_ [R k, 2 I] and activation_ too

@@ -193,12 +193,12 @@ DevicePeaks CudaDevice::MeasurePeaks(const Matrix& matrix) {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<Device>> OpenCudaDevice(int ordinal, const std::string& gemm_table,
+absl::StatusOr<std::shared_ptr<Device>> OpenCudaDevice(const GpuOptions& options,
                                                        const HostKernels& host) {
   Gpu gpu;
-  ASSIGN_OR_RETURN(gpu.info, kernels::cuda::OpenDevice(ordinal));
+  ASSIGN_OR_RETURN(gpu.info, kernels::cuda::OpenDevice(options.ordinal));
   ASSIGN_OR_RETURN(gpu.stream, kernels::cuda::Stream::Create());
-  ASSIGN_OR_RETURN(gpu.products, Products::Create(gemm_table, *gpu.stream));
+  ASSIGN_OR_RETURN(gpu.products, Products::Create(options, gpu.info, *gpu.stream));
   return std::make_shared<CudaDevice>(std::move(gpu), host);
 }
 

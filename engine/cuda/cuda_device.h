@@ -11,11 +11,16 @@
 
 namespace bastion::nn {
 
-// Opens GPU `ordinal` for one engine and reads the GEMM autotuning results from the file
-// `gemm_table`, if it exists. Empty: no file. `host` must outlive the device. UNAVAILABLE if there
-// is no such GPU, and the other errors of kernels::cuda::OpenDevice and Gemm::Load.
-[[nodiscard]] absl::StatusOr<std::shared_ptr<Device>> OpenCudaDevice(int ordinal,
-                                                                     const std::string& gemm_table,
+struct GpuOptions {
+  int ordinal = 0;
+  std::string gemm_table = {};    // File of cuBLASLt's autotuning results. Empty: none.
+  bool library_products = false;  // cuBLASLt multiplies all matrices, in bf16 too.
+};
+
+// Opens a GPU for one engine and reads the autotuning results, if the file exists. `host` must
+// outlive the device. UNAVAILABLE if there is no such GPU, and the other errors of
+// kernels::cuda::OpenDevice and Gemm::Load.
+[[nodiscard]] absl::StatusOr<std::shared_ptr<Device>> OpenCudaDevice(const GpuOptions& options,
                                                                      const HostKernels& host);
 
 }  // namespace bastion::nn

@@ -29,15 +29,24 @@ const Kernel* KernelOf(WeightFormat format) {
   return found == std::end(kKernels) ? nullptr : found;
 }
 
+int OutputsOf(const Matrix& matrix, const Products::Rows& rows) {
+  return rows.outputs > 0 ? rows.outputs : matrix.rows;
+}
+
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Products>> Products::Create(std::string table,
+absl::StatusOr<std::unique_ptr<Products>> Products::Create(const GpuOptions& options,
+                                                           const kernels::cuda::DeviceInfo& device,
                                                            kernels::cuda::Stream& stream) {
   ASSIGN_OR_RETURN(auto gemm, kernels::cuda::Gemm::Create());
-  if (!table.empty()) {
-    RETURN_IF_ERROR(gemm->Load(table));
+  if (!options.gemm_table.empty()) {
+    RETURN_IF_ERROR(gemm->Load(options.gemm_table));
   }
-  return std::unique_ptr<Products>(new Products(std::move(table), stream, std::move(gemm)));
+  auto products = std::unique_ptr<Products>(new Products(options, device, stream, std::move(gemm)));
+  ASSIGN_OR_RETURN(products->sums_,
+                   kernels::cuda::Memory::OnDevice(kernels::cuda::MaxProductSums() * sizeof(float),
+                                                   "the sums of a product"));
+  return products;
 }
 
 absl::Status Products::Support(const Formats& formats) {
@@ -85,22 +94,80 @@ absl::Status Products::Convert(const kernels::SourceMatrix& from, Device::Elemen
   return absl::OkStatus();
 }
 
-void Products::Multiply(const Matrix& matrix, const Rows& rows) {
+bool Products::IsExact(const Matrix& matrix) const {
+  return !options_.library_products && KernelOf(matrix.format)->input == DType::kBF16 &&
+         kernels::cuda::ProductSupports(matrix.columns);
+}
+
+kernels::cuda::Sums Products::Run(const kernels::cuda::ProductArgs& args) {
+  const kernels::cuda::ProductPlan plan = kernels::cuda::PlanProduct(args, device_);
+  if (!plan.split) return kernels::cuda::Product(args, plan, stream_);
+  kernels::cuda::ProductArgs to_sums = args;
+  to_sums.y = sums_.as<float>();
+  to_sums.accumulate = false;
+  return kernels::cuda::Product(to_sums, plan, stream_);
+}
+
+kernels::cuda::Sums Products::Start(const Matrix& matrix, const Rows& rows) {
+  if (!IsExact(matrix)) {
+    RunLibrary(matrix, rows);
+    return {};
+  }
+  const kernels::cuda::ProductArgs args = {
+      .x = static_cast<const uint16_t*>(rows.x),
+      .weight = static_cast<const uint16_t*>(static_cast<const void*>(matrix.data())),
+      .rows = rows.count,
+      .columns = matrix.rows,
+      .depth = matrix.columns,
+      .outputs = rows.outputs,
+      .y = rows.y,
+      .accumulate = rows.accumulate};
+  if (!collecting_) return Run(args);
+  noted_exact_.push_back(args);
+  return {};
+}
+
+bool Products::MultiplyGated(const Matrix& matrix, const void* x, void* y, int rows) {
+  if (!IsExact(matrix)) return false;
+  const kernels::cuda::ProductArgs args = {
+      .x = static_cast<const uint16_t*>(x),
+      .weight = static_cast<const uint16_t*>(static_cast<const void*>(matrix.data())),
+      .rows = rows,
+      .columns = matrix.rows,
+      .depth = matrix.columns,
+      .activation = static_cast<uint16_t*>(y)};
+  if (collecting_) {
+    noted_exact_.push_back(args);
+  } else {
+    static_cast<void>(Run(args));
+  }
+  return true;
+}
+
+void Products::RunLibrary(const Matrix& matrix, const Rows& rows) {
   kernels::cuda::GemmArgs args;
-  args.shape = {KernelOf(matrix.format)->input, rows.count, matrix.rows, matrix.columns,
+  args.shape = {KernelOf(matrix.format)->input, rows.count, OutputsOf(matrix, rows), matrix.columns,
                 rows.accumulate};
   args.x = rows.x;
   args.weight = matrix.data();
   args.y = rows.y;
-  if (collecting_) {
-    Noted& noted = noted_[args.shape];
-    if (noted.weights.empty()) noted.args = args;
-    noted.weights.push_back(args.weight);
+  if (!collecting_) {
+    gemm_->Run(args, stream_);
     return;
   }
-  gemm_->Run(args, stream_);
+  Noted& noted = noted_[args.shape];
+  if (noted.weights.empty()) noted.args = args;
+  noted.weights.push_back(args.weight);
+}
+
+void Products::Multiply(const Matrix& matrix, const Rows& rows) {
+  const kernels::cuda::Sums sums = Start(matrix, rows);
+  if (collecting_) return;
+  if (sums.ranges > 0) {
+    kernels::cuda::AddSums({sums, rows.y, sums.stride, rows.accumulate}, stream_);
+  }
   if (const float* const bias = matrix.bias.as<float>(); bias != nullptr) {
-    kernels::cuda::AddBias({rows.y, bias, rows.count, matrix.rows}, stream_);
+    kernels::cuda::AddBias({rows.y, bias, rows.count, OutputsOf(matrix, rows)}, stream_);
   }
 }
 
@@ -109,7 +176,12 @@ absl::Status Products::Tune() {
   for (const auto& [shape, noted] : std::exchange(noted_, {})) {
     RETURN_IF_ERROR(gemm_->Prepare(noted.args, noted.weights, stream_));
   }
-  return table_.empty() ? absl::OkStatus() : gemm_->Save(table_);
+  // CUDA loads the code of a kernel at its first launch, which must not be recorded.
+  for (const auto& args : std::exchange(noted_exact_, {})) {
+    const kernels::cuda::Sums sums = Run(args);
+    if (sums.ranges > 0) kernels::cuda::AddSums({sums, args.y, sums.stride}, stream_);
+  }
+  return options_.gemm_table.empty() ? absl::OkStatus() : gemm_->Save(options_.gemm_table);
 }
 
 }  // namespace bastion::nn

@@ -5,23 +5,26 @@
 
 #include <map>
 #include <memory>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/cuda/cuda_device.h"
 #include "engine/model/device.h"
 #include "kernels/cuda/gemm/gemm.h"
+#include "kernels/cuda/product/product.h"
 #include "kernels/cuda/runtime/runtime.h"
 
 namespace bastion::nn {
 
 class Products {
  public:
-  // Reads the autotuning results in the file `table`, if it exists. Empty: no file. `stream` must
-  // outlive this object. Errors: those of Gemm::Load.
+  // Reads the autotuning results, if there is a file. `stream` must outlive this object. Errors:
+  // those of Gemm::Load.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<Products>> Create(
-      std::string table, kernels::cuda::Stream& stream);
+      const GpuOptions& options, const kernels::cuda::DeviceInfo& device,
+      kernels::cuda::Stream& stream);
 
   // INVALID_ARGUMENT unless there are products of weights and activations in these formats.
   [[nodiscard]] static absl::Status Support(const Formats& formats);
@@ -39,11 +42,18 @@ class Products {
     float* y = nullptr;       // [R, N]
     int count = 0;            // R
     bool accumulate = false;
+    int outputs = 0;  // Only the first outputs of a row. 0: all N.
   };
   void Multiply(const Matrix& matrix, const Rows& rows);
+  // The same, but leaves the last addition to the caller if it returns sums: y is unchanged, and y
+  // (+)= these sums, which are valid until the next product. Not for matrices with a bias.
+  [[nodiscard]] kernels::cuda::Sums Start(const Matrix& matrix, const Rows& rows);
+  // y [R, N / 2] = silu(gate) · up, in the type of the activations. W is [gate; up]. False if this
+  // object's products do not include the activation; then it does nothing.
+  [[nodiscard]] bool MultiplyGated(const Matrix& matrix, const void* x, void* y, int rows);
 
-  // From now on, Multiply notes products. Tune tunes those that were noted, each over the weights
-  // of all layers, and ends that. It writes new results to the file.
+  // From now on, the functions above note products. Tune tunes those of the library, each over the
+  // weights of all layers, runs the others once, and ends that. It writes new results to the file.
   void Collect() { collecting_ = true; }
   [[nodiscard]] absl::Status Tune();
 
@@ -53,16 +63,24 @@ class Products {
     std::vector<const void*> weights;
   };
 
-  Products(std::string table, kernels::cuda::Stream& stream,
-           std::unique_ptr<kernels::cuda::Gemm> gemm)
-      : table_(std::move(table)), stream_(stream), gemm_(std::move(gemm)) {}
+  Products(const GpuOptions& options, const kernels::cuda::DeviceInfo& device,
+           kernels::cuda::Stream& stream, std::unique_ptr<kernels::cuda::Gemm> gemm)
+      : options_(options), device_(device), stream_(stream), gemm_(std::move(gemm)) {}
 
-  const std::string table_;
+  // Whether the product is the project's own.
+  [[nodiscard]] bool IsExact(const Matrix& matrix) const;
+  [[nodiscard]] kernels::cuda::Sums Run(const kernels::cuda::ProductArgs& args);
+  void RunLibrary(const Matrix& matrix, const Rows& rows);
+
+  const GpuOptions options_;
+  const kernels::cuda::DeviceInfo device_;
   kernels::cuda::Stream& stream_;
   std::unique_ptr<kernels::cuda::Gemm> gemm_;
+  kernels::cuda::Memory sums_;     // A split product's.
   kernels::cuda::Memory staging_;  // For weights.
   bool collecting_ = false;
   std::map<kernels::cuda::GemmShape, Noted> noted_;
+  std::vector<kernels::cuda::ProductArgs> noted_exact_;
 };
 
 }  // namespace bastion::nn

@@ -1,6 +1,6 @@
 // The flags of engines, written once for every program that runs one. Link engine_flags for
-// --weights, --dtype and --threads, and engine_device_flags for --device, --backend, --gpu and
-// --gemm_table too. Call these functions after the flags are parsed.
+// --weights, --dtype and --threads, and engine_device_flags for --device, --backend, --gpu, --gemm
+// and --gemm_table too. Call these functions after the flags are parsed.
 #ifndef BASTION_ENGINE_PROGRAM_FLAGS_H_
 #define BASTION_ENGINE_PROGRAM_FLAGS_H_
 
@@ -20,12 +20,14 @@ inline constexpr char kDrafterWeightsHelp[] =
 [[nodiscard]] FormatNames FormatFlags();
 // --threads, or `unset` without this flag.
 [[nodiscard]] int ThreadsFlag(int unset = 0);
-// --device, --backend, --gpu, --gemm_table and --threads.
+// --device, --backend, --gpu, --gemm, --gemm_table and --threads.
 [[nodiscard]] DeviceChoice DeviceFlags(int unset_threads = 0);
 
 // The same flags in --help.
 [[nodiscard]] inline FlagGroup DeviceFlagGroup() {
-  return {"Device", {"device KIND", "backend NAME", "threads N", "gpu INDEX", "gemm_table FILE"}};
+  return {
+      "Device",
+      {"device KIND", "backend NAME", "threads N", "gpu INDEX", "gemm KIND", "gemm_table FILE"}};
 }
 
 }  // namespace bastion::nn

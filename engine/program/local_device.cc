@@ -50,6 +50,10 @@ absl::StatusOr<LocalDevice> OpenLocalDevice(const DeviceChoice& choice) {
                                                    "; it must be in [0, ", kMaxThreads,
                                                    "] (0: one per core)"));
   }
+  if (choice.gemm != "exact" && choice.gemm != "cublaslt") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--gemm is ", choice.gemm, "; it must be exact or cublaslt"));
+  }
   RETURN_IF_ERROR(Annotate(CheckDataFile(choice.gemm_table), "--gemm_table"));
   ASSIGN_OR_RETURN(const kernels::Backend* const backend, FindBackend(choice.backend));
   const int threads = choice.threads == 0 ? static_cast<int>(UsableCores().size()) : choice.threads;

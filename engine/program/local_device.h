@@ -1,5 +1,5 @@
-// Turns the values of --device, --backend, --threads, --gpu and --gemm_table into a device. Only
-// main functions and tools use it.
+// Turns the values of --device, --backend, --threads, --gpu, --gemm and --gemm_table into a
+// device. Only main functions and tools use it.
 #ifndef BASTION_ENGINE_PROGRAM_LOCAL_DEVICE_H_
 #define BASTION_ENGINE_PROGRAM_LOCAL_DEVICE_H_
 
@@ -19,6 +19,7 @@ struct DeviceChoice {
   std::string backend = "cpu";  // "cpu" (the project's own kernels) or "torch" (the portable ones).
   int threads = 0;              // 0: one per core that this process may use.
   int gpu = 0;                  // Index of the GPU.
+  std::string gemm = "exact";   // "exact" or "cublaslt" (nn::GpuOptions::library_products).
   std::string gemm_table = {};  // Cache file for GEMM autotuning. Empty: tune at every start.
 };
 

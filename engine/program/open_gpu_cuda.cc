@@ -5,7 +5,7 @@ namespace bastion::nn {
 
 absl::StatusOr<std::shared_ptr<Device>> OpenGpu(const DeviceChoice& choice,
                                                 const HostKernels& host) {
-  return OpenCudaDevice(choice.gpu, choice.gemm_table, host);
+  return OpenCudaDevice({choice.gpu, choice.gemm_table, choice.gemm == "cublaslt"}, host);
 }
 
 }  // namespace bastion::nn

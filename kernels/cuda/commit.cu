@@ -82,6 +82,7 @@ SIMT_DEVICE void GatherFeatures(const CommitArgs& args, int span, int part) {
 // Block (span, y) moves layer y, or copies part y − layer_count of the features.
 SIMT_KERNEL(kThreads, 2)
 void CommitKernel(CommitArgs args) {
+  BeginKernel();
   const int span = Block().x, y = Block().y;
   if (span >= args.rows.used[1]) return;
   if (y < args.layer_count) {
@@ -93,6 +94,7 @@ void CommitKernel(CommitArgs args) {
 
 SIMT_KERNEL(kWarp, 1)
 void RaiseFlagKernel(RaiseFlagArgs args) {
+  BeginKernel();
   if (ThreadIndex() != 0) return;
   FenceSystem();
   StoreForHost(args.flag, *args.value);

@@ -54,6 +54,7 @@ SIMT_DEVICE uint32_t ChooseExperts(const float (&logits)[kMaxPerLane], const Rou
 // One warp per row. Lane l holds the logits l, l + 32, ….
 SIMT_KERNEL(kWarp, 1)
 void RouteKernel(RouteArgs args) {
+  BeginKernel();
   const int64_t row = Block().x;
   const float* from = args.logits + row * args.experts_total;
   float logits[kMaxPerLane], largest = -Infinity();
@@ -91,6 +92,7 @@ void RouteKernel(RouteArgs args) {
 // One block. Thread t counts and places the choices of experts t, t + kThreads, ….
 SIMT_KERNEL(kThreads, 1)
 void GroupKernel(GroupArgs args) {
+  BeginKernel();
   int32_t* counts = reinterpret_cast<int32_t*>(DynamicShared());  // [E]
   const int choices = args.rows.used[0] * args.chosen;
   for (int e = ThreadIndex(); e < args.experts_total; e += BlockThreads()) {
@@ -195,6 +197,7 @@ SIMT_DEVICE void MultiplyTile(const ExpertProductArgs& args, const Tile& tile) {
 template <typename T>
 SIMT_KERNEL(kThreads, 1)
 void ExpertProductKernel(ExpertProductArgs args) {
+  BeginKernel();
   Tile tile;
   tile.expert = Block().y;
   tile.column = (Block().x * BlockWarps() + Warp()) * kColumns;
@@ -214,6 +217,7 @@ void ExpertProductKernel(ExpertProductArgs args) {
 
 SIMT_KERNEL(kThreads, 1)
 void CombineKernel(CombineArgs args) {
+  BeginKernel();
   const int i = Block().x * BlockThreads() + ThreadIndex();
   if (i >= args.width) return;
   const int64_t row = Block().y;

@@ -6,8 +6,8 @@
 // The residual stream and the outputs of matrix products are fp32. The inputs of matrix products,
 // the queries and the KV cache have the type of the weights: bf16 or fp32. (fp32 is for comparisons
 // with the CPU and is not optimized.) Sums are fp32 and have a fixed order, so the same step always
-// gives the same bits. Unlike on the CPU, the bits of a row depend on the number of rows in its
-// step, because that number determines the tiles of the matrix products.
+// gives the same bits. As on the CPU, the bits of a row do not depend on the other rows of its
+// step.
 //
 // Shape legend: common/base/ids.h. R is the row capacity of a step; StepRows::used says how many
 // rows are in use.
@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cuda/product/sums.h"
 #include "kernels/cuda/runtime/runtime.h"
 #include "kernels/ops/ops.h"
 #include "kernels/ops/rows.h"
@@ -43,10 +44,11 @@ struct EmbedArgs {
 };
 void Embed(const EmbedArgs& args, Stream& stream);
 
-// y = rms_norm(x), rounded to `dtype`, the input type of matrix products. If `tap` is not null,
-// also stores x there, rounded to the same type: this layer's columns of the feature rows.
+// y = rms_norm(x), rounded to `dtype`, the input type of matrix products. If there is something to
+// add, x += added comes first. If `tap` is not null, also stores x there, rounded to the same type:
+// this layer's columns of the feature rows.
 struct RmsNormArgs {
-  const float* x = nullptr;       // [R, C]
+  float* x = nullptr;             // [R, C]
   const float* weight = nullptr;  // [C]
   void* y = nullptr;              // [R, C] of dtype
   void* tap = nullptr;            // [R, C] of dtype, rows `tap_stride` elements apart, or null
@@ -55,12 +57,13 @@ struct RmsNormArgs {
   int rows = 0;   // R
   int width = 0;  // C
   float epsilon = 1e-6f;
+  Sums added = {};
 };
 void RmsNorm(const RmsNormArgs& args, Stream& stream);
 
-// y = layer_norm(x), rounded to `dtype`. `tap` as in RmsNormArgs.
+// y = layer_norm(x), rounded to `dtype`. `added` and `tap` as in RmsNormArgs.
 struct LayerNormArgs {
-  const float* x = nullptr;       // [R, C]
+  float* x = nullptr;             // [R, C]
   const float* weight = nullptr;  // [C]
   const float* bias = nullptr;    // [C]
   void* y = nullptr;              // [R, C] of dtype
@@ -70,6 +73,7 @@ struct LayerNormArgs {
   int rows = 0;   // R
   int width = 0;  // C
   float epsilon = 1e-5f;
+  Sums added = {};
 };
 void LayerNorm(const LayerNormArgs& args, Stream& stream);
 
@@ -79,7 +83,7 @@ void LayerNorm(const LayerNormArgs& args, Stream& stream);
 struct QkvArgs {
   StepRows rows;
   // The rows of these three are `stride` floats apart. If `query` is null, only keys and values are
-  // processed.
+  // processed. With several ranges, they point into the first one (Sums).
   const float* query = nullptr;        // [R, H, D]
   const float* key = nullptr;          // [R, G, D]
   const float* value = nullptr;        // [R, G, D]
@@ -92,6 +96,8 @@ struct QkvArgs {
   int stride = 0;
   float epsilon = 1e-6f;
   int rotary_dims = 0;  // An even number up to D. 0: D.
+  int ranges = 1;
+  int64_t range_stride = 0;
 };
 void Qkv(const QkvArgs& args, Stream& stream);
 
@@ -206,10 +212,8 @@ struct GatherRowsArgs {
 };
 void GatherRows(const GatherRowsArgs& args, Stream& stream);
 
-// Attention of each row over its cached prefix and the rows that it sees, in one launch. Each work
-// item is a (span, kv head, tile of rows, chunk of keys). The block that finishes the last chunk of
-// a tile merges all of them, in the order of the chunks. The division of a span depends only on its
-// own rows, length and window, not on the other spans.
+// Attention of each row over its cached prefix and the rows that it sees. A row's bits depend on
+// its own keys and on nothing else in the step (attention_plan.h).
 struct AttentionArgs {
   StepRows rows;
   const void* query = nullptr;  // [R, H, D] of the cache's dtype
@@ -219,9 +223,10 @@ struct AttentionArgs {
   int window = 0;       // As in kernels/ops/ops.h
   bool causal = false;  // Treat spans with mask kFull as causal in this layer
   float scale = 1.0f;
-  // AttentionScratchBytes(…) bytes of device memory. All layers may share it. The caller zeroes it
-  // once; each launch resets its counters to zero.
+  // AttentionScratchBytes(…) bytes of device memory, for contexts of up to max_chunks chunks. All
+  // layers may share it.
   void* scratch = nullptr;
+  int max_chunks = 0;
   int multiprocessors = 1;
 };
 // REQUIRES: AttentionSupports returns true for the shape.
@@ -229,12 +234,11 @@ void Attention(const AttentionArgs& args, Stream& stream);
 // Whether Attention supports the shape: head_dim is a multiple of 8 and at most 256 (fastest: 64,
 // 128, 256), and query_heads is a multiple of kv_heads.
 [[nodiscard]] bool AttentionSupports(int query_heads, int kv_heads, int head_dim);
-// Bytes of scratch for any spans within the capacities, at any context length. The scratch holds
-// partial rows of head_dim + 4 floats: at most 192 for each row and each query head of a kv head's
-// group, and at most 16,384 per span. Example with 512 rows, 32 query heads, 8 kv heads and
-// head_dim 128: 198 MiB for 64 spans, 8.5 MiB for one span.
-[[nodiscard]] size_t AttentionScratchBytes(int row_capacity, int span_capacity, int query_heads,
-                                           int kv_heads, int head_dim);
+// Chunks of keys in a context of `tokens` tokens.
+[[nodiscard]] int AttentionChunks(int tokens);
+// 104 MiB for 512 rows, 32 query heads, head_dim 128 and 40,960 tokens.
+[[nodiscard]] size_t AttentionScratchBytes(int row_capacity, int query_heads, int head_dim,
+                                           int max_chunks);
 
 using kernels::LogitEdit;
 

@@ -1,6 +1,7 @@
 // Applies the RMS norm, if there is one, and the rotary embedding to the query and key heads.
 // Writes the queries to query_out, and the keys and the plain values to the cache.
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/product/add_ranges.h"
 #include "kernels/cuda/simt/simt.h"
 
 namespace bastion::kernels::cuda {
@@ -33,23 +34,38 @@ struct Form {
   static constexpr bool kPartial = partial;  // Only a part of a head rotates.
 };
 
-// One warp normalizes x [D] and multiplies it by `weight`, if F says so, rotates its first d
-// elements and writes it to `out`. Lane l holds the pairs (i, i + d/2) for i = l, l + 32, ….
+// One warp adds the ranges of x [D], normalizes it and multiplies it by `weight`, if F says so,
+// rotates its first d elements and writes it to `out`. Lane l holds the pairs (i, i + d/2) for i =
+// l, l + 32, ….
 template <typename F, typename Out>
-SIMT_DEVICE void NormAndRotate(const float* x, const float* weight, const Rotation& rotation,
+SIMT_DEVICE void NormAndRotate(const Sums& x, const float* weight, const Rotation& rotation,
                                Out* out) {
   const int half = rotation.rotated / 2;
   float first[kMaxPairs], second[kMaxPairs], squares = 0;
   SIMT_UNROLL
   for (int p = 0; p < kMaxPairs; ++p) {
     const int i = Lane() + p * kWarp;
-    first[p] = i < half ? x[i] : 0.0f;
-    second[p] = i < half ? x[i + half] : 0.0f;
-    squares += first[p] * first[p] + second[p] * second[p];
+    first[p] = i < half ? x.at[i] : 0.0f;
+    second[p] = i < half ? x.at[i + half] : 0.0f;
   }
+  SIMT_ROLL
+  for (int range = 1; range < x.ranges; ++range) {
+    const float* more = x.at + range * x.stride;
+    SIMT_UNROLL
+    for (int p = 0; p < kMaxPairs; ++p) {
+      const int i = Lane() + p * kWarp;
+      if (i < half) first[p] += more[i];
+      if (i < half) second[p] += more[i + half];
+    }
+  }
+  SIMT_UNROLL
+  for (int p = 0; p < kMaxPairs; ++p) squares += first[p] * first[p] + second[p] * second[p];
   const int rest = F::kPartial ? rotation.rotated + Lane() : rotation.head_dim;
   SIMT_ROLL
-  for (int i = rest; i < rotation.head_dim; i += kWarp) squares += x[i] * x[i];
+  for (int i = rest; i < rotation.head_dim; i += kWarp) {
+    const float value = AddRanges(x, i);
+    squares += value * value;
+  }
   const float mean = WarpSum(squares) / static_cast<float>(rotation.head_dim);
   const float scale = ReciprocalSqrt(mean + rotation.epsilon);
   const auto normed = [&](float value, int i) {
@@ -65,13 +81,16 @@ SIMT_DEVICE void NormAndRotate(const float* x, const float* weight, const Rotati
     Store(out + i + half, b * cosine + a * sine);
   }
   SIMT_ROLL
-  for (int i = rest; i < rotation.head_dim; i += kWarp) Store(out + i, normed(x[i], i));
+  for (int i = rest; i < rotation.head_dim; i += kWarp) {
+    Store(out + i, normed(AddRanges(x, i), i));
+  }
 }
 
 // One warp per (row, head): first the query heads, then the key heads, then the value heads.
 template <typename Stored, typename F>
 SIMT_KERNEL(kThreads, 1)
 void QkvKernel(QkvArgs args) {
+  BeginKernel();
   const int row = Block().x, head_dim = args.cache.head_dim, kv_heads = args.cache.kv_heads;
   const int queries = args.query == nullptr ? 0 : args.query_heads;
   const int task = Block().y * BlockWarps() + Warp();
@@ -81,22 +100,25 @@ void QkvKernel(QkvArgs args) {
   const int rotated = args.rotary_dims > 0 ? args.rotary_dims : head_dim;
   const Rotation rotation = {args.cosine_sine + position * rotated, head_dim, rotated,
                              args.epsilon};
+  const auto sums = [&](const float* at) {
+    return Sums{at + begin, args.ranges, args.range_stride};
+  };
   if (task < queries) {
     Stored* out = static_cast<Stored*>(args.query_out) +
                   (static_cast<int64_t>(row) * args.query_heads + task) * head_dim;
-    NormAndRotate<F>(args.query + begin + task * head_dim, args.query_norm, rotation, out);
+    NormAndRotate<F>(sums(args.query + task * head_dim), args.query_norm, rotation, out);
     return;
   }
   const int head = (task - queries) % kv_heads;
   const int64_t to = RowOffset(args.cache, args.rows.slots[row], head);
   if (task < queries + kv_heads) {
-    NormAndRotate<F>(args.key + begin + head * head_dim, args.key_norm, rotation,
+    NormAndRotate<F>(sums(args.key + head * head_dim), args.key_norm, rotation,
                      static_cast<Stored*>(args.cache.keys) + to);
     return;
   }
-  const float* value = args.value + begin + head * head_dim;
+  const Sums value = sums(args.value + head * head_dim);
   for (int i = Lane(); i < head_dim; i += kWarp) {
-    Store(static_cast<Stored*>(args.cache.values) + to + i, value[i]);
+    Store(static_cast<Stored*>(args.cache.values) + to + i, AddRanges(value, i));
   }
 }
 

@@ -1,5 +1,6 @@
 // Kernels that work row by row: embedding, norms, activations, biases.
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/product/add_ranges.h"
 #include "kernels/cuda/simt/simt.h"
 
 namespace bastion::kernels::cuda {
@@ -8,6 +9,8 @@ namespace {
 using namespace simt;
 
 constexpr int kThreads = 256;
+constexpr int kNormThreads = 512;
+constexpr int kHeld = 8;  // Elements of a normed row that a thread keeps in registers.
 
 // Returns the sum of `value` over the block to all of its threads. `partial` [warps] is shared
 // memory.
@@ -23,6 +26,7 @@ SIMT_DEVICE float BlockSum(float value, float* partial) {
 template <typename Table>
 SIMT_KERNEL(kThreads, 1)
 void EmbedKernel(EmbedArgs args) {
+  BeginKernel();
   const int row = Block().x;
   const Table* table = static_cast<const Table*>(args.table);
   const int64_t from = static_cast<int64_t>(args.rows.tokens[row]) * args.width;
@@ -31,50 +35,97 @@ void EmbedKernel(EmbedArgs args) {
   }
 }
 
-template <typename Out>
-SIMT_KERNEL(kThreads, 1)
-void RmsNormKernel(RmsNormArgs args) {
-  const int row = Block().x;
-  const float* x = args.x + static_cast<int64_t>(row) * args.width;
-  float squares = 0;
-  for (int i = ThreadIndex(); i < args.width; i += BlockThreads()) squares += x[i] * x[i];
-  squares = BlockSum(squares, reinterpret_cast<float*>(DynamicShared()));
-  const float scale = ReciprocalSqrt(squares / static_cast<float>(args.width) + args.epsilon);
-  Out* y = static_cast<Out*>(args.y) + static_cast<int64_t>(row) * args.width;
-  Out* tap = static_cast<Out*>(args.tap);
-  for (int i = ThreadIndex(); i < args.width; i += BlockThreads()) {
-    Store(y + i, x[i] * scale * args.weight[i]);
-    if (tap != nullptr) Store(tap + static_cast<int64_t>(row) * args.tap_stride + i, x[i]);
+// A row that a block norms. Thread t has the elements t, t + threads, …; the first kHeld of them
+// stay in registers.
+struct NormedRow {
+  float held[kHeld];
+  float* x;
+  int width;
+
+  // Reads the row. If there is something to add, adds it first and stores the result.
+  SIMT_DEVICE NormedRow(float* rows, int columns, const Sums& added)
+      : x(rows + static_cast<int64_t>(Block().x) * columns), width(columns) {
+    SIMT_UNROLL
+    for (int k = 0; k < kHeld; ++k) {
+      const int i = ThreadIndex() + k * BlockThreads();
+      held[k] = i < width ? x[i] : 0.0f;
+    }
+    if (added.ranges == 0) return;
+    const int64_t begin = static_cast<int64_t>(Block().x) * columns;
+    SIMT_UNROLL
+    for (int k = 0; k < kHeld; ++k) {
+      const int i = ThreadIndex() + k * BlockThreads();
+      if (i < width) held[k] += AddRanges(added, begin + i);
+      if (i < width) x[i] = held[k];
+    }
+    SIMT_ROLL
+    for (int i = ThreadIndex() + kHeld * BlockThreads(); i < width; i += BlockThreads()) {
+      x[i] += AddRanges(added, begin + i);
+    }
   }
+
+  // Calls visit(i, value) for the thread's elements.
+  template <typename F>
+  SIMT_DEVICE void ForEach(const F& visit) const {
+    SIMT_UNROLL
+    for (int k = 0; k < kHeld; ++k) {
+      const int i = ThreadIndex() + k * BlockThreads();
+      if (i < width) visit(i, held[k]);
+    }
+    SIMT_ROLL
+    for (int i = ThreadIndex() + kHeld * BlockThreads(); i < width; i += BlockThreads()) {
+      visit(i, x[i]);
+    }
+  }
+};
+
+// Stores the row, and its features if there is a tap.
+template <typename Out, typename Args, typename F>
+SIMT_DEVICE void StoreNormed(const Args& args, const NormedRow& row, const F& normed) {
+  Out* y = static_cast<Out*>(args.y) + static_cast<int64_t>(Block().x) * args.width;
+  Out* tap = static_cast<Out*>(args.tap);
+  if (tap != nullptr) tap += static_cast<int64_t>(Block().x) * args.tap_stride;
+  row.ForEach([&](int i, float value) {
+    Store(y + i, normed(i, value));
+    if (tap != nullptr) Store(tap + i, value);
+  });
 }
 
 template <typename Out>
-SIMT_KERNEL(kThreads, 1)
+SIMT_KERNEL(kNormThreads, 1)
+void RmsNormKernel(RmsNormArgs args) {
+  BeginKernel();
+  const NormedRow row(args.x, args.width, args.added);
+  float squares = 0;
+  row.ForEach([&](int, float value) { squares += value * value; });
+  squares = BlockSum(squares, reinterpret_cast<float*>(DynamicShared()));
+  const float scale = ReciprocalSqrt(squares / static_cast<float>(args.width) + args.epsilon);
+  StoreNormed<Out>(args, row, [&](int i, float value) { return value * scale * args.weight[i]; });
+}
+
+template <typename Out>
+SIMT_KERNEL(kNormThreads, 1)
 void LayerNormKernel(LayerNormArgs args) {
-  const int row = Block().x;
-  const float* x = args.x + static_cast<int64_t>(row) * args.width;
+  BeginKernel();
+  const NormedRow row(args.x, args.width, args.added);
   float* partial = reinterpret_cast<float*>(DynamicShared());
   float sum = 0;
-  for (int i = ThreadIndex(); i < args.width; i += BlockThreads()) sum += x[i];
+  row.ForEach([&](int, float value) { sum += value; });
   const float mean = BlockSum(sum, partial) / static_cast<float>(args.width);
   SyncBlock();  // Every thread has read `partial`.
   float squares = 0;
-  for (int i = ThreadIndex(); i < args.width; i += BlockThreads()) {
-    squares += (x[i] - mean) * (x[i] - mean);
-  }
+  row.ForEach([&](int, float value) { squares += (value - mean) * (value - mean); });
   squares = BlockSum(squares, partial);
   const float scale = ReciprocalSqrt(squares / static_cast<float>(args.width) + args.epsilon);
-  Out* y = static_cast<Out*>(args.y) + static_cast<int64_t>(row) * args.width;
-  Out* tap = static_cast<Out*>(args.tap);
-  for (int i = ThreadIndex(); i < args.width; i += BlockThreads()) {
-    Store(y + i, (x[i] - mean) * scale * args.weight[i] + args.bias[i]);
-    if (tap != nullptr) Store(tap + static_cast<int64_t>(row) * args.tap_stride + i, x[i]);
-  }
+  StoreNormed<Out>(args, row, [&](int i, float value) {
+    return (value - mean) * scale * args.weight[i] + args.bias[i];
+  });
 }
 
 template <typename Out>
 SIMT_KERNEL(kThreads, 1)
 void SiluMulKernel(SiluMulArgs args) {
+  BeginKernel();
   const int i = Block().x * BlockThreads() + ThreadIndex();
   if (i >= args.width) return;
   const int64_t row = Block().y;
@@ -86,6 +137,7 @@ void SiluMulKernel(SiluMulArgs args) {
 template <typename Out>
 SIMT_KERNEL(kThreads, 1)
 void SiluAddKernel(SiluAddArgs args) {
+  BeginKernel();
   const int i = Block().x * BlockThreads() + ThreadIndex();
   if (i >= args.width) return;
   const int64_t at = static_cast<int64_t>(Block().y) * args.width + i;
@@ -97,6 +149,7 @@ void SiluAddKernel(SiluAddArgs args) {
 template <typename Out>
 SIMT_KERNEL(kThreads, 1)
 void GeluKernel(GeluArgs args) {
+  BeginKernel();
   const int i = Block().x * BlockThreads() + ThreadIndex();
   if (i >= args.width) return;
   constexpr float kRootHalf = 0.70710678f;  // √½
@@ -107,6 +160,7 @@ void GeluKernel(GeluArgs args) {
 
 SIMT_KERNEL(kThreads, 1)
 void ScaleKernel(ScaleArgs args) {
+  BeginKernel();
   const int i = Block().x * BlockThreads() + ThreadIndex();
   if (i >= args.width) return;
   float* const x = args.x + static_cast<int64_t>(Block().y) * args.width + i;
@@ -118,6 +172,7 @@ void ScaleKernel(ScaleArgs args) {
 template <typename T>
 SIMT_KERNEL(kThreads, 1)
 void ConvolveKernel(ConvolveArgs args) {
+  BeginKernel();
   const int i = Block().x * BlockThreads() + ThreadIndex();
   if (i >= args.width) return;
   const int row = Block().y, place = row % args.block_rows, groups = args.width / args.group;
@@ -137,6 +192,7 @@ void ConvolveKernel(ConvolveArgs args) {
 // Copies 16 bytes per thread and turn.
 SIMT_KERNEL(kThreads, 1)
 void GatherRowsKernel(GatherRowsArgs args) {
+  BeginKernel();
   const int64_t bytes = static_cast<int64_t>(args.width) * (args.dtype == DType::kF32 ? 4 : 2);
   const int64_t row = Block().x;
   const char* from = static_cast<const char*>(args.x) + args.sources[row] * bytes;
@@ -148,6 +204,7 @@ void GatherRowsKernel(GatherRowsArgs args) {
 
 SIMT_KERNEL(kThreads, 1)
 void AddBiasKernel(AddBiasArgs args) {
+  BeginKernel();
   const int i = Block().x * BlockThreads() + ThreadIndex();
   if (i < args.width) args.y[static_cast<int64_t>(Block().y) * args.width + i] += args.bias[i];
 }
@@ -157,10 +214,14 @@ LaunchShape PerElement(int rows, int width) {
   return {{(width + kThreads - 1) / kThreads, rows}, kThreads};
 }
 
-// Threads per block for rows of `width` elements: one thread for every four, at most kThreads.
-int ThreadsFor(int width) {
+// Threads per block for rows of `width` elements: one thread for every four, at most `most`.
+int ThreadsFor(int width, int most = kThreads) {
   const int warps = (width + 4 * kWarp - 1) / (4 * kWarp);
-  return kWarp * (warps < kThreads / kWarp ? warps : kThreads / kWarp);
+  return kWarp * (warps < most / kWarp ? warps : most / kWarp);
+}
+
+LaunchShape PerNormedRow(int rows, int width) {
+  return {{rows}, ThreadsFor(width, kNormThreads), kNormThreads / kWarp * sizeof(float)};
 }
 
 }  // namespace
@@ -175,7 +236,7 @@ void Embed(const EmbedArgs& args, Stream& stream) {
 }
 
 void RmsNorm(const RmsNormArgs& args, Stream& stream) {
-  const LaunchShape shape = {{args.rows}, ThreadsFor(args.width), kThreads / kWarp * sizeof(float)};
+  const LaunchShape shape = PerNormedRow(args.rows, args.width);
   if (args.dtype == DType::kF32) {
     Launch(stream, RmsNormKernel<float>, shape, args);
   } else {
@@ -184,7 +245,7 @@ void RmsNorm(const RmsNormArgs& args, Stream& stream) {
 }
 
 void LayerNorm(const LayerNormArgs& args, Stream& stream) {
-  const LaunchShape shape = {{args.rows}, ThreadsFor(args.width), kThreads / kWarp * sizeof(float)};
+  const LaunchShape shape = PerNormedRow(args.rows, args.width);
   if (args.dtype == DType::kF32) {
     Launch(stream, LayerNormKernel<float>, shape, args);
   } else {

@@ -19,7 +19,7 @@ namespace {
 
 // A GPU for one engine.
 std::shared_ptr<nn::Device> Gpu(const nn::LocalDevice& local) {
-  auto gpu = nn::OpenCudaDevice(0, /*gemm_table=*/"", local.device->host());
+  auto gpu = nn::OpenCudaDevice({}, local.device->host());
   CHECK(gpu.ok()) << gpu.status();
   return *std::move(gpu);
 }

@@ -142,7 +142,7 @@ class OneGpu {
     auto device = nn::OpenLocalDevice(1);
     CHECK(device.ok()) << device.status();
     local = *std::move(device);
-    auto gpu = nn::OpenCudaDevice(0, /*gemm_table=*/"", local.device->host());
+    auto gpu = nn::OpenCudaDevice({}, local.device->host());
     CHECK(gpu.ok()) << gpu.status();
     return {nn::FormatsFor(WeightFormat::kF32), *std::move(gpu), 2048};
   }

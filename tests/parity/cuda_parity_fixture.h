@@ -41,7 +41,7 @@ class CudaParityFixture : public ::testing::TestWithParam<std::string> {
   // The options of a model on a GPU of its own.
   nn::EngineOptions OnGpu() const {
     nn::EngineOptions options = options_;
-    options.device = *nn::OpenCudaDevice(0, /*gemm_table=*/"", options_.device->host());
+    options.device = *nn::OpenCudaDevice({}, options_.device->host());
     return options;
   }
 

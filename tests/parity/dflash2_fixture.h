@@ -43,7 +43,7 @@ class Dflash2Fixture : public ::testing::Test {
   // On the emulator in a build without CUDA. Skips the test if there is no GPU.
   void LoadOnGpu() {
     model_ = nullptr;  // A test that is skipped must not go on with an earlier model.
-    auto device = nn::OpenCudaDevice(0, /*gemm_table=*/"", local_.device->host());
+    auto device = nn::OpenCudaDevice({}, local_.device->host());
     if (absl::IsUnavailable(device.status())) GTEST_SKIP() << device.status();
     ASSERT_TRUE(device.ok()) << device.status();
     options_.device = *std::move(device);

@@ -73,7 +73,7 @@ class StatefulParityFixture : public ::testing::TestWithParam<std::string> {
   void OpenOnGpu() { OpenOnGpu(folder_ + "/drafter"); }
   void OpenOnGpu(const std::string& drafter_folder) {
     engine_ = nullptr;  // A test that is skipped must not go on with an earlier engine.
-    auto device = nn::OpenCudaDevice(0, /*gemm_table=*/"", local_.device->host());
+    auto device = nn::OpenCudaDevice({}, local_.device->host());
     if (absl::IsUnavailable(device.status())) GTEST_SKIP() << device.status();
     ASSERT_TRUE(device.ok()) << device.status();
     Open(*std::move(device), drafter_folder);

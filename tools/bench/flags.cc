@@ -113,7 +113,8 @@ ABSL_FLAG(std::string, latency_profile, "",
 ABSL_FLAG(
     bool, texts_may_differ, false,
     "Count outputs that differ from another policy's in the report, and do not fail because of "
-    "them. In bf16 on a GPU some do: products of more rows round differently.");
+    "them. On a GPU in fp32 or with --gemm cublaslt some do: products of more rows round "
+    "differently.");
 ABSL_FLAG(std::string, report, "",
           "Folder for the measurements, their report and plots. Empty: none.");
 ABSL_FLAG(bool, reliability, false,

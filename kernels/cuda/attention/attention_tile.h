@@ -1,192 +1,16 @@
-// The steps of attention.cu for a key tile (64 keys and their values): copy it to shared memory,
-// multiply queries by keys, compute the softmax weights and add up the weighted values. They use
-// matrices of 16 packed rows (attention_plan.h) and an online softmax in base 2.
+// The arithmetic of attention for a key tile (64 keys and their values): multiply queries by keys,
+// compute the softmax weights and add up the weighted values. It uses matrices of 16 packed rows
+// (attention_plan.h) and an online softmax in base 2.
 //
-// The four warps of a block form 4 / kSplit groups. Each group has 16 packed rows, and its kSplit
-// warps divide the keys of a key tile among them. A block therefore processes 64, 32 or 16 packed
-// rows.
+// The four warps of a block form 4 / kSplit groups. Each group has 16 packed rows. Its kSplit warps
+// share the keys of a tile for the scores, exchange the weights, and share the columns of the
+// values. So a row's sums do not depend on kSplit. A block processes 64, 32 or 16 packed rows.
 #ifndef BASTION_KERNELS_CUDA_ATTENTION_ATTENTION_TILE_H_
 #define BASTION_KERNELS_CUDA_ATTENTION_ATTENTION_TILE_H_
 
-#include "kernels/cuda/attention/attention_plan.h"
+#include "kernels/cuda/attention/attention_ring.h"
 
 namespace bastion::kernels::cuda::attention {
-
-// The shared memory for heads of up to D elements: a ring of slots. A slot holds the keys or the
-// values of a key tile. The order of the 16-byte pieces of a row depends on the row, so that the
-// eight rows of an 8 x 8 matrix (LoadMatrices) lie in different banks. If D is too large to keep
-// queries in registers, the queries follow the ring in the same layout. After the last key tile,
-// BlockSums (attention_merge.h) reuses the memory. The size is at most 96 KiB, so that two blocks
-// fit on a multiprocessor of sm_90 and one on a multiprocessor of sm_86.
-template <int D>
-struct Ring {
-  static constexpr bool kSharedQueries = D > 128;
-  static constexpr int kRowBytes = 2 * D;
-  static constexpr int kSlotBytes = kTileKeys * kRowBytes;
-  static constexpr int kSlots = D <= 128 ? 6 : 2;
-  static constexpr int kQueryBytes = kSharedQueries ? kMaxTileRows * kRowBytes : 0;
-  static constexpr int kBytes = kSlots * kSlotBytes + kQueryBytes;
-
-  SIMT_DEVICE static int Place(int row, int piece) {
-    return row * kRowBytes + ((piece ^ (row & 7)) * 16);
-  }
-};
-
-// Loads the key tiles of an item into the ring, in this order: the keys of the first tile, its
-// values, the keys of the second tile, and so on. Columns past head_dim and rows past the end of
-// the span become zeros.
-template <int D>
-struct Loader {
-  static constexpr int kPieces = D / 8;  // 16-byte pieces of a row.
-  static constexpr int kPassRows = kThreads / kPieces;
-  static constexpr int kPassesPerPage = kPageTokens / kPassRows;
-  static constexpr int kTilePages = kTileKeys / kPageTokens;
-  static constexpr int kTilesPerWarp = kWarp / kTilePages;  // Tiles whose pages a warp holds.
-
-  const AttentionArgs& args;
-  const Item& item;
-  uint32_t ring;
-  int offset;    // Offset of the thread's piece and row in page 0, in elements.
-  int load = 0;  // Number of the next load. It belongs to tile load / 2.
-  int slot = 0;  // The slot that the next load fills.
-  // This lane's page number in the group of pages that is being loaded, and in the next group
-  // (PageOf).
-  int held, ahead;
-
-  SIMT_DEVICE Loader(const AttentionArgs& attention, const Item& work, uint32_t slots)
-      : args(attention), item(work), ring(slots) {
-    const int row = item.kv_head * kPageTokens + ThreadIndex() / kPieces;
-    offset = row * args.cache.head_dim + Piece() * 8;
-    held = PageOf(0);
-    ahead = PageOf(1);
-  }
-
-  SIMT_DEVICE static int Piece() { return ThreadIndex() % kPieces; }
-
-  // This lane's page number in the `turn`-th group of kWarp pages.
-  SIMT_DEVICE int PageOf(int turn) const {
-    const int page = item.begin / kPageTokens + turn * kWarp + Lane();
-    return page * kPageTokens < item.span.length() ? args.rows.pages[item.first_page + page] : 0;
-  }
-
-  // Starts the next load into the next slot. If no load is left, commits an empty group of
-  // copies, so that WaitCopies can still count groups.
-  SIMT_DEVICE void Next() {
-    const int tile = load / 2, first_key = item.begin + tile * kTileKeys;
-    if (first_key < item.end) {
-      const int place = tile % kTilesPerWarp;
-      if (load % 2 == 0 && place == 0 && tile > 0) {
-        held = ahead;
-        ahead = PageOf(tile / kTilesPerWarp + 1);
-      }
-      const auto* from =
-          static_cast<const uint16_t*>(load % 2 == 0 ? args.cache.keys : args.cache.values);
-      SIMT_UNROLL
-      for (int p = 0; p < kTilePages; ++p) {
-        const int64_t page = Shuffle(held, place * kTilePages + p);
-        CopyPage(from + (page * args.cache.kv_heads * kPageTokens * args.cache.head_dim + offset),
-                 first_key, p * kPageTokens);
-      }
-    }
-    CommitCopies();
-    ++load;
-    slot = slot + 1 < Ring<D>::kSlots ? slot + 1 : 0;
-  }
-
-  // Copies the 16 rows of a page to the slot, starting at row `to`. `from` is the first piece that
-  // this thread copies. Row 0 of the slot is key `first_key`.
-  SIMT_DEVICE void CopyPage(const uint16_t* from, int first_key, int to) const {
-    const uint32_t tile = ring + slot * Ring<D>::kSlotBytes;
-    SIMT_UNROLL
-    for (int pass = 0; pass < kPassesPerPage; ++pass) {
-      const int row = to + pass * kPassRows + ThreadIndex() / kPieces;
-      const bool valid = Piece() * 8 < args.cache.head_dim && first_key + row < item.span.length();
-      CopyAsync16(tile + Ring<D>::Place(row, Piece()),
-                  from + pass * kPassRows * args.cache.head_dim, valid);
-    }
-  }
-};
-
-// The queries of a warp's 16 rows, as left operands of matrix products. Each operand has the 16
-// rows and 16 of the D columns. The operands are in registers, or in shared memory if D is large.
-// In shared memory they are valid after the first wait for copies and SyncBlock.
-template <int D>
-struct Query {
-  static constexpr bool kHeld = !Ring<D>::kSharedQueries;
-
-  uint32_t held[kHeld ? D / 16 : 1][4];
-  uint32_t row;  // Address of the lane's row in shared memory.
-
-  // Starts copying the block's queries to shared memory. Must be called before any load of the
-  // ring.
-  SIMT_DEVICE static void Start(const AttentionArgs& args, const Item& item, uint32_t ring) {
-    if constexpr (!kHeld) {
-      const uint32_t queries = ring + Ring<D>::kSlots * Ring<D>::kSlotBytes;
-      for (int i = ThreadIndex(); i < item.tile_rows * (D / 8); i += kThreads) {
-        const int tile_row = i / (D / 8), piece = i % (D / 8);
-        CopyAsync16(queries + Ring<D>::Place(tile_row, piece),
-                    RowAt(args, item, tile_row) + piece * 8, piece * 8 < args.cache.head_dim);
-      }
-    }
-  }
-
-  SIMT_DEVICE Query(const AttentionArgs& args, const Item& item, uint32_t ring, int first_row) {
-    if constexpr (kHeld) {
-      SIMT_UNROLL
-      for (int i = 0; i < 2; ++i) {
-        const uint16_t* from = RowAt(args, item, first_row + Lane() / 4 + 8 * i);
-        SIMT_UNROLL
-        for (int n = 0; n < D / 8; ++n) {
-          const int column = 8 * n + 2 * (Lane() % 4);
-          held[n / 2][i + n % 2 * 2] =
-              column < args.cache.head_dim ? *reinterpret_cast<const uint32_t*>(from + column) : 0;
-        }
-      }
-    } else {
-      // Order of the 8 x 8 matrices: rows 0 … 7 and rows 8 … 15 of columns 0 … 7, then the same
-      // rows of columns 8 … 15.
-      row = ring + Ring<D>::kSlots * Ring<D>::kSlotBytes +
-            (first_row + Lane() % 16) * Ring<D>::kRowBytes;
-    }
-  }
-
-  SIMT_DEVICE static const uint16_t* RowAt(const AttentionArgs& args, const Item& item, int i) {
-    const int64_t at = item.span.first_row + item.RowOf(i);
-    return static_cast<const uint16_t*>(args.query) +
-           (at * args.query_heads + item.HeadOf(i)) * args.cache.head_dim;
-  }
-
-  SIMT_DEVICE void Take(int step, uint32_t (&words)[4]) const {
-    if constexpr (kHeld) {
-      SIMT_UNROLL
-      for (int i = 0; i < 4; ++i) words[i] = held[step][i];
-    } else {
-      LoadMatrices(words, row + ((2 * step + Lane() / 16) ^ (Lane() % 8)) * 16);
-    }
-  }
-};
-
-// The sums of a warp for its 16 rows. With g = lane / 4 and t = lane % 4, a lane holds columns 8 n
-// + 2 t and 8 n + 2 t + 1 of row g + 8 h in output[n][2 h] and output[n][2 h + 1].
-template <int D>
-struct Sums {
-  float output[D / 8][4];
-  float peak[2];  // The largest score · scale so far (Weigh). −inf: the row has seen no key yet.
-  float weight[2];  // The sum of weights of the keys that this lane holds.
-
-  SIMT_DEVICE void Clear() {
-    SIMT_UNROLL
-    for (int n = 0; n < D / 8; ++n) {
-      SIMT_UNROLL
-      for (int i = 0; i < 4; ++i) output[n][i] = 0.0f;
-    }
-    SIMT_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      peak[half] = -Infinity();
-      weight[half] = 0.0f;
-    }
-  }
-};
 
 // scores [16, kKeys] = query · keys, for kKeys keys of the key tile, starting at `first_key`.
 template <int D, int kKeys>
@@ -201,7 +25,7 @@ SIMT_DEVICE void Score(const Query<D>& query, uint32_t tile, int first_key,
     SIMT_UNROLL
     for (int i = 0; i < 4; ++i) scores[n][i] = 0.0f;
   }
-  SIMT_UNROLL
+  SIMT_UNROLL_BY(Query<D>::kHeld ? D / 16 : 2)  // Queries in registers need constant indices.
   for (int step = 0; step < D / 16; ++step) {
     uint32_t a[4];
     query.Take(step, a);
@@ -229,10 +53,50 @@ SIMT_DEVICE void Hide(uint64_t seen, int half, float (&scores)[kKeys / 8][4]) {
   }
 }
 
-// Replaces scores with weights 2^(score · scale − peak) and rescales the sums so far to the new
-// peaks. A row that has seen no key yet keeps the peak −inf and weights of zero.
-template <int D, int kKeys>
-SIMT_DEVICE void Weigh(float scale, float (&scores)[kKeys / 8][4], Sums<D>& sums) {
+// The sums of a warp for its 16 rows and its D / kSplit columns. With g = lane / 4 and t = lane %
+// 4, a lane holds columns 8 n + 2 t and 8 n + 2 t + 1 of row g + 8 h in output[n][2 h] and
+// output[n][2 h + 1].
+template <int D, int kSplit>
+struct ChunkSums {
+  static constexpr int kColumns = D / 8 / kSplit;  // Groups of 8 columns.
+
+  float output[kColumns][4];
+  float peak[2];    // The largest score · scale so far. −inf: the row has seen no key yet.
+  float weight[4];  // The sums of weights, as a matrix of equal columns: [0] and [2].
+
+  SIMT_DEVICE void Clear() {
+    SIMT_UNROLL
+    for (int n = 0; n < kColumns; ++n) {
+      SIMT_UNROLL
+      for (int i = 0; i < 4; ++i) output[n][i] = 0.0f;
+    }
+    SIMT_UNROLL
+    for (int i = 0; i < 4; ++i) weight[i] = 0.0f;
+    peak[0] = peak[1] = -Infinity();
+  }
+};
+
+// What the warps of a group tell each other about a tile.
+template <int kSplit>
+struct Exchange {
+  static constexpr int kRows = kThreads / kWarp / kSplit * kWarpRows;
+  static constexpr int kWeightBytes = kRows * 2 * kTileKeys;
+  static constexpr int kBytes = kWeightBytes + kRows * kSplit * static_cast<int>(sizeof(float));
+
+  char* weights;  // [rows, 64] in bf16, with the pieces of a row in the order of Ring.
+  float* peaks;   // [rows, kSplit]
+
+  SIMT_DEVICE explicit Exchange(char* memory)
+      : weights(memory), peaks(reinterpret_cast<float*>(memory + kWeightBytes)) {}
+
+  SIMT_DEVICE static int Place(int row, int piece) {
+    return row * 2 * kTileKeys + ((piece ^ (row & 7)) * 16);
+  }
+};
+
+// The largest score of each of the lane's two rows, among the warp's keys.
+template <int kKeys>
+SIMT_DEVICE void FindTops(const float (&scores)[kKeys / 8][4], float (&tops)[2]) {
   SIMT_UNROLL
   for (int half = 0; half < 2; ++half) {
     float top = -Infinity();
@@ -241,51 +105,149 @@ SIMT_DEVICE void Weigh(float scale, float (&scores)[kKeys / 8][4], Sums<D>& sums
       top = Max(top, Max(scores[n][2 * half], scores[n][2 * half + 1]));
     }
     top = Max(top, ShuffleXor(top, 1));
-    top = Max(top, ShuffleXor(top, 2));
-    const float peak = Max(sums.peak[half], top * scale);
+    tops[half] = Max(top, ShuffleXor(top, 2));
+  }
+}
+
+// Turns scores into weights 2^(score · scale − peak), rounded to bf16 and packed: weights[n][h] has
+// those of keys 8 n + 2 t and 8 n + 2 t + 1 for row g + 8 h. Rescales the sums so far to the new
+// peaks. A row that has seen no key yet keeps the peak −inf and weights of zero.
+template <int D, int kSplit>
+SIMT_DEVICE void Weigh(float scale, const float (&scores)[kTileKeys / kSplit / 8][4],
+                       const float (&tops)[2], ChunkSums<D, kSplit>& sums,
+                       uint32_t (&weights)[kTileKeys / kSplit / 8][2]) {
+  SIMT_UNROLL
+  for (int half = 0; half < 2; ++half) {
+    const float peak = Max(sums.peak[half], tops[half] * scale);
     const float base = peak == -Infinity() ? 0.0f : peak;
     const float shrink = Exp2(sums.peak[half] - base);
-    float added = 0;
     SIMT_UNROLL
-    for (int n = 0; n < kKeys / 8; ++n) {
-      SIMT_UNROLL
-      for (int i = 2 * half; i < 2 * half + 2; ++i) {
-        scores[n][i] = Exp2(scores[n][i] * scale - base);
-        added += scores[n][i];
-      }
+    for (int n = 0; n < kTileKeys / kSplit / 8; ++n) {
+      weights[n][half] = PackBf16(Exp2(FusedMultiplyAdd(scores[n][2 * half], scale, -base)),
+                                  Exp2(FusedMultiplyAdd(scores[n][2 * half + 1], scale, -base)));
     }
-    sums.weight[half] = sums.weight[half] * shrink + added;
     sums.peak[half] = peak;
+    sums.weight[2 * half] *= shrink;
     SIMT_UNROLL
-    for (int n = 0; n < D / 8; ++n) {
+    for (int n = 0; n < ChunkSums<D, kSplit>::kColumns; ++n) {
       sums.output[n][2 * half] *= shrink;
       sums.output[n][2 * half + 1] *= shrink;
     }
   }
 }
 
-// output [16, D] += weights [16, kKeys] · values, for kKeys keys of the key tile, starting at
-// `first_key`. The weights, rounded to bf16, already have the layout of left operands.
-template <int D, int kKeys>
-SIMT_DEVICE void AddValues(const float (&weights)[kKeys / 8][4], uint32_t tile, int first_key,
-                           float (&output)[D / 8][4]) {
+// Adds the values of 16 keys of a tile, and their weights: the left operand `weights`.
+template <int D, int kSplit>
+SIMT_DEVICE void AddValues(const uint32_t (&weights)[4], uint32_t values, int first_key,
+                           ChunkSums<D, kSplit>& sums) {
+  constexpr int kColumns = ChunkSums<D, kSplit>::kColumns;
+  constexpr uint32_t kOnes = 0x3F803F80u;  // Two bf16.
   // Order of the 8 x 8 matrices: columns 0 … 7 of keys 0 … 7 and 8 … 15, then columns 8 … 15.
-  const int matrix = Lane() / 8;
-  const uint32_t rows = tile + (first_key + matrix % 2 * 8 + Lane() % 8) * Ring<D>::kRowBytes;
+  const int matrix = Lane() / 8, part = Warp() % kSplit;
+  const uint32_t rows = values + (first_key + matrix % 2 * 8 + Lane() % 8) * Ring<D>::kRowBytes;
   const int piece = matrix / 2 ^ Lane() % 8;
   SIMT_UNROLL
-  for (int n = 0; n < kKeys / 8; n += 2) {
-    const uint32_t a[4] = {PackBf16(weights[n][0], weights[n][1]),
-                           PackBf16(weights[n][2], weights[n][3]),
-                           PackBf16(weights[n + 1][0], weights[n + 1][1]),
-                           PackBf16(weights[n + 1][2], weights[n + 1][3])};
-    SIMT_UNROLL
-    for (int column = 0; column < D / 8; column += 2) {
-      uint32_t b[4];
-      LoadMatricesTransposed(b, rows + 8 * n * Ring<D>::kRowBytes + (column ^ piece) * 16);
-      MatrixMultiplyAdd(output[column], a, b[0], b[1]);
-      MatrixMultiplyAdd(output[column + 1], a, b[2], b[3]);
+  for (int n = 0; n < kColumns; n += 2) {
+    uint32_t b[4];
+    LoadMatricesTransposed(b, rows + ((part * kColumns + n) ^ piece) * 16);
+    MatrixMultiplyAdd(sums.output[n], weights, b[0], b[1]);
+    MatrixMultiplyAdd(sums.output[n + 1], weights, b[2], b[3]);
+  }
+  MatrixMultiplyAdd(sums.weight, weights, kOnes, kOnes);
+}
+
+// The weights of all keys of a tile, as left operands for AddValues.
+template <int kSplit>
+struct TileWeights {
+  uint32_t own[kTileKeys / kSplit / 8][2];  // Those of the warp's keys (Weigh).
+
+  // Tells the other warps of the group. All threads of the block take part.
+  SIMT_DEVICE void Share(const Exchange<kSplit>& exchange) const {
+    if constexpr (kSplit > 1) {
+      const int row = Warp() / kSplit * kWarpRows + Lane() / 4;
+      const int first = Warp() % kSplit * (kTileKeys / kSplit / 8);
+      SIMT_UNROLL
+      for (int n = 0; n < kTileKeys / kSplit / 8; ++n) {
+        SIMT_UNROLL
+        for (int half = 0; half < 2; ++half) {
+          char* const to = exchange.weights + Exchange<kSplit>::Place(row + 8 * half, first + n);
+          *reinterpret_cast<uint32_t*>(to + 4 * (Lane() % 4)) = own[n][half];
+        }
+      }
+      SyncBlock();
     }
+  }
+
+  // Those of keys 16 · step, ….
+  SIMT_DEVICE void Take(const Exchange<kSplit>& exchange, int step, uint32_t (&operand)[4]) const {
+    if constexpr (kSplit == 1) {
+      SIMT_UNROLL
+      for (int i = 0; i < 4; ++i) operand[i] = own[2 * step + i / 2][i % 2];
+    } else {
+      const int row = Warp() / kSplit * kWarpRows + Lane() % 16;
+      LoadMatrices(operand,
+                   exchange.weights + Exchange<kSplit>::Place(row, 2 * step + Lane() / 16));
+    }
+  }
+};
+
+// What AddTile needs of the caller.
+template <int D, int kSplit>
+struct TileInput {
+  const Item& item;
+  const Query<D>& query;
+  Exchange<kSplit> exchange;
+  float scale;    // For scores, in base 2.
+  int steps = 4;  // The tile has keys in its first 16 · steps places only.
+
+  // Whether the warp has rows. All warps must call AddTile.
+  [[nodiscard]] SIMT_DEVICE bool active() const {
+    return kSplit > 1 || Warp() * kWarpRows < item.rows;
+  }
+};
+
+// Adds a key tile to the sums. `keys` is its address, `hide` hides the scores of unseen keys, and
+// `values` waits for the values and returns their address. All threads of the block see them then.
+template <int D, int kSplit, typename Hide, typename Values>
+SIMT_DEVICE void AddTile(const TileInput<D, kSplit>& input, uint32_t keys, const Hide& hide,
+                         const Values& values, ChunkSums<D, kSplit>& sums) {
+  constexpr int kKeys = kTileKeys / kSplit;
+  float scores[kKeys / 8][4], tops[2] = {-Infinity(), -Infinity()};
+  if (input.active()) {
+    Score<D, kKeys>(input.query, keys, Warp() % kSplit * kKeys, scores);
+    hide(scores);
+    FindTops<kKeys>(scores, tops);
+  }
+  const int row = Warp() / kSplit * kWarpRows + Lane() / 4;
+  if (kSplit > 1 && Lane() % 4 == 0) {
+    SIMT_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      input.exchange.peaks[(row + 8 * half) * kSplit + Warp() % kSplit] = tops[half];
+    }
+  }
+  TileWeights<kSplit> weights;
+  if (kSplit == 1 && input.active()) {
+    Weigh<D, kSplit>(input.scale, scores, tops, sums, weights.own);
+  }
+  const uint32_t tile = values();
+  if constexpr (kSplit > 1) {
+    SIMT_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      SIMT_UNROLL
+      for (int part = 0; part < kSplit; ++part) {
+        tops[half] = Max(tops[half], input.exchange.peaks[(row + 8 * half) * kSplit + part]);
+      }
+    }
+    Weigh<D, kSplit>(input.scale, scores, tops, sums, weights.own);
+  }
+  weights.Share(input.exchange);
+  if (!input.active()) return;
+  SIMT_UNROLL
+  for (int step = 0; step < kTileKeys / 16; ++step) {
+    if (step >= input.steps) break;
+    uint32_t operand[4];
+    weights.Take(input.exchange, step, operand);
+    AddValues<D, kSplit>(operand, tile, 16 * step, sums);
   }
 }
 

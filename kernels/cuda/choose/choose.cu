@@ -148,6 +148,7 @@ SIMT_DEVICE void MergeIntoRow(const ChooseKernelArgs& args, int row, Entry best)
 
 SIMT_KERNEL(kThreads, 4)
 void ChooseKernel(ChooseKernelArgs args) {
+  BeginKernel();
   const int row = Block().x;
   if (row >= args.choose.rows_used[0]) return;
   const ChoiceRule rule = args.choose.rules[row];

@@ -17,6 +17,7 @@ SIMT_DEVICE float* LogitOf(const EditArgs& args, const LogitEdit& edit) {
 // the compiler from fusing a product with a sum.
 SIMT_KERNEL(kThreads, 1)
 void EditKernel(EditArgs args) {
+  BeginKernel();
   const int i = Block().x * kThreads + ThreadIndex();
   if (i >= args.count) return;
   const LogitEdit edit = args.edits[i];
@@ -29,6 +30,7 @@ void EditKernel(EditArgs args) {
 
 SIMT_KERNEL(kThreads, 1)
 void UndoKernel(EditArgs args) {
+  BeginKernel();
   const int i = Block().x * kThreads + ThreadIndex();
   if (i < args.count) *LogitOf(args, args.edits[i]) = args.before[i];
 }

@@ -12,6 +12,7 @@ constexpr int kThreads = 256;
 // A warp handles one word of a set, and each lane one token.
 SIMT_KERNEL(kThreads, 1)
 void MaskKernel(MaskArgs args) {
+  BeginKernel();
   const int words = (args.vocabulary + kWarp - 1) / kWarp;
   const int word = Block().x * BlockWarps() + Warp();
   const int token = word * kWarp + Lane();

@@ -51,6 +51,7 @@ SIMT_DEVICE NoiseWords WordsOf(const TopKArgs& args, const ChoiceRule& rule, int
 // Computes logit/T + g in float precision: −inf for tokens that the rule excludes, NaN for NaN.
 SIMT_KERNEL(kNoiseThreads, 4)
 void NoiseKernel(TopKKernelArgs args) {
+  BeginKernel();
   const int row = Block().x, x = 4 * (Block().y * kNoiseThreads + ThreadIndex());
   const int vocabulary = args.top_k.vocabulary;
   if (row >= args.top_k.rows_used[0] || !IsCoupled(args.top_k, row) || x >= vocabulary) return;
@@ -125,6 +126,7 @@ SIMT_DEVICE RowStatistics Rank(const Tokens& row, int candidates, SelectMemory& 
 
 SIMT_KERNEL(kSelectThreads, 1)
 void TopKKernel(TopKKernelArgs args) {
+  BeginKernel();
   const int row = Block().x, candidates = args.top_k.candidates;
   if (row >= args.top_k.rows_used[0]) return;
   auto& memory = *reinterpret_cast<SelectMemory*>(DynamicShared());

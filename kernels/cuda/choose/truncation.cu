@@ -102,6 +102,7 @@ SIMT_DEVICE void CutMinP(TruncationState& state, float min_p, const Masses& mass
 
 SIMT_KERNEL(kSelectThreads, 1)
 void TruncateKernel(TruncateArgs args) {
+  BeginKernel();
   const int row = Block().x;
   if (row >= args.rows_used[0]) return;
   const ChoiceRule rule = args.rules[row];

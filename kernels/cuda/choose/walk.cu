@@ -70,6 +70,7 @@ SIMT_DEVICE void PlaceSpans(const WalkArgs& args, int spans) {
 
 SIMT_KERNEL(kThreads, 1)
 void WalkKernel(WalkArgs args) {
+  BeginKernel();
   const int spans = args.rows.used[1];
   for (int span = Warp(); span < spans; span += BlockWarps()) {
     const WalkResult result = WalkSpan(args, span);

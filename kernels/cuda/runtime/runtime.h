@@ -26,6 +26,7 @@ struct DeviceInfo {
   size_t memory_bytes = 0;
   size_t free_bytes = 0;
   size_t cache_bytes = 0;       // L2.
+  size_t shared_bytes = 0;      // Shared memory that a block may use.
   double bytes_per_second = 0;  // Memory bandwidth from clock and bus width. 0: unknown.
 };
 
@@ -120,6 +121,11 @@ class Stream {
   [[nodiscard]] virtual int Mark() = 0;
   [[nodiscard]] virtual absl::StatusOr<double> ElapsedSeconds(int from, int to) = 0;
   virtual void ForgetMarks() = 0;
+
+  // Whether a kernel that is put on the stream now may start before the work in front of it is
+  // over. It may if the device can do that, and NoteKernel was called after that work.
+  [[nodiscard]] virtual bool follows_kernel() const = 0;
+  virtual void NoteKernel() = 0;
 
   // For kernels and libraries. native() returns the CUDA stream. ReportError passes a CUDA error
   // code to the next wait; it ignores 0, which means no error. It aborts the process after an error

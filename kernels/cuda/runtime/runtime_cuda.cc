@@ -78,7 +78,7 @@ struct CudaGraph final : Graph {
 
 class CudaStream final : public Stream {
  public:
-  explicit CudaStream(cudaStream_t stream) : stream_(stream) {}
+  CudaStream(cudaStream_t stream, bool overlaps) : stream_(stream), overlaps_(overlaps) {}
   CudaStream(const CudaStream&) = delete;
   CudaStream& operator=(const CudaStream&) = delete;
   ~CudaStream() override {
@@ -123,6 +123,8 @@ class CudaStream final : public Stream {
   absl::StatusOr<double> ElapsedSeconds(int from, int to) override;
   void ForgetMarks() override { marks_ = 0; }
 
+  bool follows_kernel() const override { return overlaps_ && last_is_kernel_; }
+  void NoteKernel() override { last_is_kernel_ = true; }
   void* native() override {
     Enter();
     return stream_;
@@ -137,7 +139,11 @@ class CudaStream final : public Stream {
   }
 
  private:
-  void Enter() { ReportError(MakeCurrent(), "selecting the GPU"); }
+  // Comes before all work that is put on the stream.
+  void Enter() {
+    ReportError(MakeCurrent(), "selecting the GPU");
+    last_is_kernel_ = false;
+  }
   // The status for `error`. Ends the process if it cannot use the GPU anymore.
   [[nodiscard]] static absl::Status Failure(cudaError_t error, const char* what) {
     const std::string text = absl::StrCat(what, " failed: ", Text(error));
@@ -151,6 +157,8 @@ class CudaStream final : public Stream {
   [[nodiscard]] absl::Status TakeError() { return std::exchange(error_, absl::OkStatus()); }
 
   const cudaStream_t stream_;
+  const bool overlaps_;  // The device can start a kernel before the one before it is over.
+  bool last_is_kernel_ = false;
   absl::Status error_;
   bool recording_ = false;
   std::vector<cudaEvent_t> events_;  // The first `marks_` events are in use.
@@ -291,6 +299,7 @@ absl::StatusOr<DeviceInfo> OpenDevice(int ordinal) {
   }
   info.multiprocessors = properties.multiProcessorCount;
   info.cache_bytes = static_cast<size_t>(properties.l2CacheSize);
+  info.shared_bytes = properties.sharedMemPerBlockOptin;
   info.bytes_per_second = BytesPerSecond(ordinal);
   return info;
 }
@@ -344,7 +353,8 @@ absl::StatusOr<std::unique_ptr<Stream>> Stream::Create() {
   if (error != cudaSuccess) {
     return absl::InternalError(absl::StrCat("cannot create a CUDA stream: ", Text(error)));
   }
-  return std::make_unique<CudaStream>(stream);
+  const int64_t major = Attribute(cudaDevAttrComputeCapabilityMajor, ProcessDevice());
+  return std::make_unique<CudaStream>(stream, /*overlaps=*/major >= 9);
 }
 
 }  // namespace bastion::kernels::cuda

@@ -57,6 +57,9 @@ class EmulatedStream final : public Stream {
   }
   void ForgetMarks() override { marks_.clear(); }
 
+  bool follows_kernel() const override { return false; }
+  void NoteKernel() override {}
+
   void* native() override { return nullptr; }
   void ReportError(int error, const char* what) override {
     if (error == 0 || !error_.ok()) return;
@@ -103,6 +106,7 @@ absl::StatusOr<DeviceInfo> OpenDevice(int ordinal) {
   info.multiprocessors = 4;
   info.memory_bytes = info.free_bytes = kMemoryBytes;
   info.cache_bytes = size_t{1} << 20;
+  info.shared_bytes = size_t{227} << 10;  // As on sm_90.
   info.bytes_per_second = 1e10;
   return info;
 }

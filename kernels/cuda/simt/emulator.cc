@@ -59,6 +59,7 @@ struct Copy {
 struct Thread {
   void* stack_pointer = nullptr;
   int exchanges = 0;
+  bool waited = false;  // For earlier kernels.
   std::vector<Copy> queued;
   std::deque<std::vector<Copy>> committed;
 };
@@ -271,6 +272,12 @@ Grid Blocks() { return GetMachine().shape().grid; }
 char* Shared() { return GetMachine().shared(); }
 void SyncBlock() { GetMachine().Wait(State::kAtBlockBarrier); }
 void SyncWarp() { GetMachine().Wait(State::kAtWarpBarrier); }
+
+void WaitForEarlierKernels() { GetMachine().thread().waited = true; }
+void CheckWaited() {
+  CHECK(GetMachine().thread().waited)
+      << "a thread of the kernel has not called BeginKernel() or WaitForEarlierKernels()";
+}
 
 void Exchange(const void* value, size_t size, absl::FunctionRef<void(const WarpValues&)> read) {
   CHECK_LE(size, WarpValues::kBytes);

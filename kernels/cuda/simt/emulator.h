@@ -5,6 +5,7 @@
 //   many threads wait at which barrier.
 // - Shared memory is filled with NaNs when a block begins.
 // - Asynchronous copies take effect only when the kernel waits for them.
+// - A kernel that does not wait for the kernels before it aborts, although here they are over.
 // - SetSchedule shuffles the order of blocks, and of threads between barriers. If a result depends
 //   on that order, the kernel has a race.
 //
@@ -38,6 +39,9 @@ void Run(const LaunchShape& shape, absl::FunctionRef<void()> thread);
 [[nodiscard]] char* Shared();
 void SyncBlock();
 void SyncWarp();
+void WaitForEarlierKernels();
+// Aborts if this thread has not called WaitForEarlierKernels.
+void CheckWaited();
 
 // The values that the lanes of a warp passed to Exchange.
 struct WarpValues {

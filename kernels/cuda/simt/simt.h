@@ -3,7 +3,9 @@
 // call the emulator (emulator.h), which runs the same sources thread by thread on a CPU, so that
 // tests cover the logic of every kernel on machines without a GPU.
 //
-// A kernel is `SIMT_KERNEL(threads, blocks_per_multiprocessor) void Name(Args args)`. Blocks have
+// A kernel is `SIMT_KERNEL(threads, blocks_per_multiprocessor) void Name(Args args)`. Its first
+// statement is BeginKernel(), because kernels overlap: on sm_90 and later, a kernel may start while
+// the one before it is still running. Blocks have
 // one dimension; the grid has up to three. DynamicShared() is the only shared memory that a kernel
 // may use.
 #ifndef BASTION_KERNELS_CUDA_SIMT_SIMT_H_
@@ -18,12 +20,22 @@
 #include <cuda_runtime.h>
 #define SIMT_KERNEL(threads, blocks) __global__ __launch_bounds__(threads, blocks)
 #define SIMT_DEVICE __device__ __forceinline__
+#define SIMT_ANYWHERE __host__ __device__ __forceinline__
+#define SIMT_PRAGMA(text) _Pragma(#text)
 #define SIMT_UNROLL _Pragma("unroll")
+#define SIMT_UNROLL_BY(times) SIMT_PRAGMA(unroll(times))
 #define SIMT_ROLL _Pragma("unroll 1")  // Unrolling would cost more registers than it is worth.
+#ifdef __CUDA_ARCH__
+#define SIMT_CAPABILITY (__CUDA_ARCH__ / 10)
+#else
+#define SIMT_CAPABILITY 0  // nvcc compiles the code of the host.
+#endif
 #else
 #define SIMT_KERNEL(threads, blocks)
 #define SIMT_DEVICE inline
+#define SIMT_ANYWHERE inline
 #define SIMT_UNROLL
+#define SIMT_UNROLL_BY(times)
 #define SIMT_ROLL
 #endif
 
@@ -44,6 +56,12 @@ struct alignas(16) Bytes16 {
 
 // Functions that use the primitives above. They are the same on the GPU and in the emulator.
 namespace bastion::kernels::cuda::simt {
+
+// What a kernel does first, unless it can do something before it waits.
+SIMT_DEVICE void BeginKernel() {
+  LetNextKernelStart();
+  WaitForEarlierKernels();
+}
 
 SIMT_DEVICE int Lane() { return ThreadIndex() % kWarp; }
 SIMT_DEVICE int Warp() { return ThreadIndex() / kWarp; }

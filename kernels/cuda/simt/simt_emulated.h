@@ -19,6 +19,9 @@ inline int BlockThreads() { return emulator::BlockThreads(); }
 inline Grid Block() { return emulator::Block(); }
 inline Grid Blocks() { return emulator::Blocks(); }
 
+inline void WaitForEarlierKernels() { emulator::WaitForEarlierKernels(); }
+inline void LetNextKernelStart() {}
+
 inline void SyncBlock() { emulator::SyncBlock(); }
 inline void SyncWarp() { emulator::SyncWarp(); }
 
@@ -80,6 +83,8 @@ inline uint32_t MultiplyHigh(uint32_t a, uint32_t b) {
   return static_cast<uint32_t>((static_cast<uint64_t>(a) * b) >> 32);
 }
 inline float Multiply(float a, float b) { return a * b; }
+inline void KeepOrder() {}
+inline float FusedMultiplyAdd(float a, float b, float c) { return std::fma(a, b, c); }
 inline float Max(float a, float b) { return std::fmax(a, b); }
 inline float Min(float a, float b) { return std::fmin(a, b); }
 inline int Max(int a, int b) { return std::max(a, b); }
@@ -123,7 +128,12 @@ void MatrixMultiplyAdd(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint3
 
 template <typename Args>
 void Launch(Stream& stream, void (*kernel)(Args), const LaunchShape& shape, const Args& args) {
-  stream.AddHostWork([kernel, shape, args] { emulator::Run(shape, [&] { kernel(args); }); });
+  stream.AddHostWork([kernel, shape, args] {
+    emulator::Run(shape, [&] {
+      kernel(args);
+      emulator::CheckWaited();
+    });
+  });
 }
 
 }  // namespace bastion::kernels::cuda::simt

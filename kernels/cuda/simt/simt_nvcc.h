@@ -16,6 +16,21 @@ SIMT_DEVICE Grid Blocks() {
   return {static_cast<int>(gridDim.x), static_cast<int>(gridDim.y), static_cast<int>(gridDim.z)};
 }
 
+// Waits until all earlier kernels of the stream are over, and their writes are visible. Every
+// thread of every kernel must call this before it reads what they may write, and before it writes.
+// Then a kernel that is over implies that all kernels before it are. Constants of the step, weights
+// and page tables may be read before.
+SIMT_DEVICE void WaitForEarlierKernels() {
+  if constexpr (SIMT_CAPABILITY >= 90) asm volatile("griddepcontrol.wait;\n" ::: "memory");
+}
+// Lets the blocks of the next kernel start where there is room, once all blocks of this one have
+// called this or are over.
+SIMT_DEVICE void LetNextKernelStart() {
+  if constexpr (SIMT_CAPABILITY >= 90) {
+    asm volatile("griddepcontrol.launch_dependents;\n" ::: "memory");
+  }
+}
+
 SIMT_DEVICE void SyncBlock() { __syncthreads(); }
 SIMT_DEVICE void SyncWarp() { __syncwarp(); }
 
@@ -69,6 +84,10 @@ SIMT_DEVICE int LowestBit(uint64_t bits) { return __ffsll(static_cast<int64_t>(b
 SIMT_DEVICE uint32_t MultiplyHigh(uint32_t a, uint32_t b) { return __umulhi(a, b); }
 // a · b, rounded; never fused with an addition.
 SIMT_DEVICE float Multiply(float a, float b) { return __fmul_rn(a, b); }
+// The compiler does not move memory accesses across this. Without it, it loads all elements of an
+// unrolled loop first, and runs out of registers.
+SIMT_DEVICE void KeepOrder() { asm volatile("" ::: "memory"); }
+SIMT_DEVICE float FusedMultiplyAdd(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 SIMT_DEVICE float Max(float a, float b) { return fmaxf(a, b); }
 SIMT_DEVICE float Min(float a, float b) { return fminf(a, b); }
 SIMT_DEVICE int Max(int a, int b) { return a > b ? a : b; }
@@ -141,7 +160,8 @@ SIMT_DEVICE void MatrixMultiplyAdd(float (&d)[4], const uint32_t (&a)[4], uint32
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Enqueues kernel(args) with `shape` on `stream`.
+// Enqueues kernel(args) with `shape` on `stream`. The kernel may start before the one before it is
+// over (WaitForEarlierKernels).
 template <typename Args>
 void Launch(Stream& stream, void (*kernel)(Args), const LaunchShape& shape, const Args& args) {
   if (shape.grid.x <= 0 || shape.grid.y <= 0 || shape.grid.z <= 0) return;
@@ -150,9 +170,19 @@ void Launch(Stream& stream, void (*kernel)(Args), const LaunchShape& shape, cons
                                             static_cast<int>(shape.shared)),
                        "setting a kernel's shared memory");
   }
-  const dim3 blocks(shape.grid.x, shape.grid.y, shape.grid.z);
-  kernel<<<blocks, shape.threads, shape.shared, static_cast<cudaStream_t>(stream.native())>>>(args);
-  stream.ReportError(cudaGetLastError(), "launching a kernel");
+  const bool overlaps = stream.follows_kernel();
+  cudaLaunchAttribute overlap = {};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(shape.grid.x, shape.grid.y, shape.grid.z);
+  config.blockDim = dim3(shape.threads);
+  config.dynamicSmemBytes = shape.shared;
+  config.stream = static_cast<cudaStream_t>(stream.native());
+  config.attrs = &overlap;
+  config.numAttrs = overlaps ? 1 : 0;
+  stream.ReportError(cudaLaunchKernelEx(&config, kernel, args), "launching a kernel");
+  stream.NoteKernel();
 }
 
 }  // namespace bastion::kernels::cuda::simt

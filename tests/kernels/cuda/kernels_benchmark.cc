@@ -10,18 +10,16 @@
 #include "absl/strings/str_split.h"
 #include "common/base/program.h"
 #include "common/base/status.h"
-#include "kernels/cuda/gemm/gemm.h"
 #include "kernels/cuda/ops.h"
 #include "tests/kernels/cuda/device_benchmark.h"
 
 ABSL_FLAG(std::string, out, "", "JSON file for the measurements. Empty: only print the table");
-ABSL_FLAG(std::string, only, "",
-          "Comma-separated parts to run (device, gemm, rowwise, choose, attention). Empty: all");
+ABSL_FLAG(
+    std::string, only, "",
+    "Comma-separated parts to run (device, gemm, product, rowwise, choose, attention). Empty: all");
 
 namespace bastion::kernels::cuda {
 namespace {
-
-constexpr int kVocabulary = 151936;
 
 // Launches a kernel with almost no work: one row and one column.
 void LaunchTinyKernel(const Memory& memory, Stream& stream) {
@@ -73,72 +71,6 @@ absl::Status MeasureDevice(DeviceBenchmark& bench) {
   return MeasureRoundTrip(bench, scratch);
 }
 
-struct Matrix {
-  const char* name;
-  int columns;
-  int depth;
-  bool accumulate;
-};
-
-absl::Status MeasureMatrix(DeviceBenchmark& bench, Gemm& gemm, const char* model,
-                           const Matrix& matrix) {
-  constexpr DType kType = DType::kBF16;
-  const size_t elements = size_t(matrix.columns) * matrix.depth;
-  const double weight_bytes = 2.0 * static_cast<double>(elements);
-  std::vector<Memory> layers;
-  std::vector<const void*> weights;
-  for (int i = 0; i < bench.OperandCount(weight_bytes); ++i) {
-    ASSIGN_OR_RETURN(Memory weight, bench.Random(kType, elements, 0.02f));
-    weights.push_back(weight.as<void>());
-    layers.push_back(std::move(weight));
-  }
-  ASSIGN_OR_RETURN(Memory x, bench.Random(kType, size_t{256} * matrix.depth, 1));
-  ASSIGN_OR_RETURN(Memory y, bench.Random(DType::kF32, size_t{256} * matrix.columns, 1));
-  for (const int rows : {1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256}) {
-    const GemmShape shape = {kType, rows, matrix.columns, matrix.depth, matrix.accumulate};
-    GemmArgs args = {shape, x.as<void>(), nullptr, y.as<float>()};
-    RETURN_IF_ERROR(gemm.Prepare(args, weights, bench.stream()));
-    const double outputs = 1.0 * rows * matrix.columns;
-    const double bytes =
-        weight_bytes + 2.0 * rows * matrix.depth + (matrix.accumulate ? 8 : 4) * outputs;
-    const Figure figure = {
-        "gemm", absl::StrCat(model, " ", matrix.name, " ", matrix.columns, " x ", matrix.depth),
-        rows, bytes, 2 * outputs * matrix.depth};
-    const int calls = 2 * static_cast<int>(weights.size());
-    RETURN_IF_ERROR(bench.Measure(figure, calls, [&](int call) {
-      args.weight = weights[call % weights.size()];
-      gemm.Run(args, bench.stream());
-    }));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status MeasureGemm(DeviceBenchmark& bench) {
-  struct Model {
-    const char* name;
-    Matrix matrices[5];
-  };
-  constexpr Model kModels[] = {{"Qwen3-4B",
-                                {{"qkv", 6144, 2560, false},
-                                 {"o", 2560, 4096, true},
-                                 {"gate_up", 19456, 2560, false},
-                                 {"down", 2560, 9728, true},
-                                 {"head", kVocabulary, 2560, false}}},
-                               {"Qwen3-8B",
-                                {{"qkv", 6144, 4096, false},
-                                 {"o", 4096, 4096, true},
-                                 {"gate_up", 24576, 4096, false},
-                                 {"down", 4096, 12288, true},
-                                 {"head", kVocabulary, 4096, false}}}};
-  ASSIGN_OR_RETURN(std::unique_ptr<Gemm> gemm, Gemm::Create());
-  for (const Model& model : kModels) {
-    for (const Matrix& matrix : model.matrices) {
-      RETURN_IF_ERROR(MeasureMatrix(bench, *gemm, model.name, matrix));
-    }
-  }
-  return absl::OkStatus();
-}
-
 absl::Status Run() {
   const std::vector<std::string> only =
       absl::StrSplit(absl::GetFlag(FLAGS_only), ',', absl::SkipEmpty());
@@ -165,8 +97,7 @@ absl::Status Run() {
   return absl::OkStatus();
 }
 
-const bool registered =
-    RegisterPart({1, "device", MeasureDevice}) && RegisterPart({2, "gemm", MeasureGemm});
+const bool registered = RegisterPart({1, "device", MeasureDevice});
 
 }  // namespace
 }  // namespace bastion::kernels::cuda

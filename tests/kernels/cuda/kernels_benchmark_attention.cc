@@ -26,8 +26,9 @@ absl::Status MeasureSpan(DeviceBenchmark& bench, int context, int rows) {
   ASSIGN_OR_RETURN(Memory values, bench.Random(kType, cache * layers, 1));
   ASSIGN_OR_RETURN(Memory query, bench.Random(kType, queries, 1));
   ASSIGN_OR_RETURN(Memory output, bench.Random(kType, queries, 1));
+  const int chunks = AttentionChunks(context + rows);
   ASSIGN_OR_RETURN(Memory scratch,
-                   Memory::OnDevice(AttentionScratchBytes(rows, 1, kHeads, kKvHeads, kHeadDim),
+                   Memory::OnDevice(AttentionScratchBytes(rows, kHeads, kHeadDim, chunks),
                                     "attention's partial results"));
   AttentionArgs args;
   args.rows = step.rows();
@@ -36,6 +37,7 @@ absl::Status MeasureSpan(DeviceBenchmark& bench, int context, int rows) {
   args.query_heads = kHeads;
   args.scale = 1 / std::sqrt(static_cast<float>(kHeadDim));
   args.scratch = scratch.as<void>();
+  args.max_chunks = chunks;
   args.multiprocessors = bench.device().multiprocessors;
   // Two products of a row with each cached key. The few keys of the tree itself are ignored.
   const double operations = 4.0 * rows * kHeads * context * kHeadDim;
@@ -61,7 +63,7 @@ absl::Status MeasureAttention(DeviceBenchmark& bench) {
   return absl::OkStatus();
 }
 
-const bool registered = RegisterPart({5, "attention", MeasureAttention});
+const bool registered = RegisterPart({6, "attention", MeasureAttention});
 
 }  // namespace
 }  // namespace bastion::kernels::cuda

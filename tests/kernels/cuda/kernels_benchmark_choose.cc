@@ -51,7 +51,7 @@ absl::Status MeasureChoose(DeviceBenchmark& bench) {
   return absl::OkStatus();
 }
 
-const bool registered = RegisterPart({4, "choose", MeasureChoose});
+const bool registered = RegisterPart({5, "choose", MeasureChoose});
 
 }  // namespace
 }  // namespace bastion::kernels::cuda

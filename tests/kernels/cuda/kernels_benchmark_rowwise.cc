@@ -108,7 +108,7 @@ absl::Status MeasureRowwise(DeviceBenchmark& bench) {
   return absl::OkStatus();
 }
 
-const bool registered = RegisterPart({3, "rowwise", MeasureRowwise});
+const bool registered = RegisterPart({4, "rowwise", MeasureRowwise});
 
 }  // namespace
 }  // namespace bastion::kernels::cuda

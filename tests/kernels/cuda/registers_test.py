@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the ptxas log of every kernel: kernels may spill registers to memory only within the limits in ALLOWED.
+"""Checks the ptxas log of every kernel: none spills registers to memory.
 
     tests/kernels/cuda/registers_test.py BUILD_FOLDER
 
@@ -10,10 +10,6 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-
-# Allowed bytes of spill loads, by a part of the kernel's name. With heads larger than 128, attention holds an
-# output of 256 columns and 16 rows per warp, which takes every register.
-ALLOWED = {"AttentionKernel<256>": 700}
 
 ENTRY = re.compile(r"Compiling entry function '(\S+)' for '(\w+)'")
 SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
@@ -45,11 +41,10 @@ def main() -> None:
         sys.exit(f"found no kernels in {len(logs)} logs under {sys.argv[1]}: was it built with CUDA?")
     failed = 0
     for name, (_, arch, loads, registers) in zip(demangle([kernel[0] for kernel in found]), found):
-        limit = next((limit for part, limit in ALLOWED.items() if part in name), 0)
-        if loads > limit:
+        if loads > 0:
             failed += 1
-            print(f"{name} for {arch}: {loads} bytes of spill loads, {limit} are allowed ({registers} registers)")
-    print(f"{len(found)} kernels in {len(logs)} files, {failed} above their limits")
+            print(f"{name} for {arch}: {loads} bytes of spill loads ({registers} registers)")
+    print(f"{len(found)} kernels in {len(logs)} files, {failed} spill registers")
     sys.exit(failed > 0)
 
 

@@ -211,7 +211,7 @@ TEST(StreamingOptionsTest, AModelWithWindowsOfItsOwnIsRefused) {
 
 TEST(StreamingOptionsTest, AGpuRefusesThem) {
   kernels::ThreadPool pool(1);
-  const auto gpu = nn::OpenCudaDevice(0, /*gemm_table=*/"", {&kernels::CpuBackend(), &pool});
+  const auto gpu = nn::OpenCudaDevice({}, {&kernels::CpuBackend(), &pool});
   if (!gpu.ok()) GTEST_SKIP() << "no GPU: " << gpu.status();
   nn::EngineOptions options;
   options.device = *gpu;

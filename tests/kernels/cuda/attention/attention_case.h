@@ -29,10 +29,16 @@ class AttentionCase {
     values_ = keys_;
     query_.assign(size_t(capacity_) * width(), 1.0f);
     Fill(seed);
-    scratch_ = std::make_unique<OnDevice<int32_t>>(
-        AttentionScratchBytes(capacity_, span_capacity(), shape_.query_heads, shape_.kv_heads,
-                              shape_.head_dim) /
-        sizeof(int32_t));
+    int tokens = 0;
+    for (const TestSpan& span : spans_) {
+      tokens = std::max(tokens, span.cached + static_cast<int>(span.parents.size()));
+    }
+    chunks_ = AttentionChunks(tokens);
+    const size_t scratch =
+        AttentionScratchBytes(capacity_, shape_.query_heads, shape_.head_dim, chunks_);
+    // A kernel that reads what no kernel wrote gets NaNs.
+    scratch_ = std::make_unique<OnDevice<float>>(scratch / sizeof(float),
+                                                 std::numeric_limits<float>::quiet_NaN());
     Upload();
   }
 
@@ -67,17 +73,12 @@ class AttentionCase {
     args.causal = shape_.causal;
     args.scale = scale();
     args.scratch = scratch_->data();
+    args.max_chunks = chunks_;
     args.multiprocessors = multiprocessors;
     Attention(args, stream);
     const absl::Status done = stream.Synchronize();
     EXPECT_TRUE(done.ok()) << done;
     return output.Read();
-  }
-
-  [[nodiscard]] bool CountersAreZero() const {
-    const std::vector<int32_t> scratch = scratch_->Read();
-    return std::all_of(scratch.begin(), scratch.begin() + (1 << 16),
-                       [](int32_t count) { return count == 0; });
   }
 
   [[nodiscard]] std::vector<float> Expected() const {
@@ -120,7 +121,39 @@ class AttentionCase {
     return output;
   }
 
+  // Plain decoding of the path to row `i` of span `b`: a step of that row alone, after the keys
+  // that it sees. REQUIRES: the mask of the span is not kFull.
+  [[nodiscard]] AttentionCase PathTo(size_t b, int i) const {
+    const TestSpan& span = spans_[b];
+    std::vector<int> path;  // Tokens of the span, in the order of positions.
+    for (int row = i; row >= 0; row = span.parents[row]) path.push_back(span.cached + row);
+    for (int token = span.cached - 1; token >= 0; --token) path.push_back(token);
+    std::reverse(path.begin(), path.end());
+    AttentionShape shape = shape_;
+    shape.spans = {{static_cast<int>(path.size()) - 1, 1, Form::kChain}};
+    AttentionCase plain(shape, dtype_);
+    for (int key = 0; key < static_cast<int>(path.size()); ++key) {
+      for (int g = 0; g < shape_.kv_heads; ++g) {
+        const size_t from = RowOf(span, path[key], g), to = plain.RowOf(plain.spans_[0], key, g);
+        std::copy_n(keys_.begin() + from, shape_.head_dim, plain.keys_.begin() + to);
+        std::copy_n(values_.begin() + from, shape_.head_dim, plain.values_.begin() + to);
+      }
+    }
+    size_t row = i - span.earlier;
+    for (size_t before = 0; before < b; ++before) row += spans_[before].new_rows();
+    std::copy_n(query_.begin() + row * width(), width(), plain.query_.begin());
+    plain.Upload();
+    return plain;
+  }
+
  private:
+  // Where keys_ and values_ have a token of a span.
+  [[nodiscard]] size_t RowOf(const TestSpan& span, int token, int kv_head) const {
+    const size_t page = span.pages[token / kPageTokens];
+    return ((page * shape_.kv_heads + kv_head) * kPageTokens + token % kPageTokens) *
+           shape_.head_dim;
+  }
+
   // The step has room for two more spans and three more rows than it uses.
   [[nodiscard]] int span_capacity() const { return static_cast<int>(spans_.size()) + 2; }
   [[nodiscard]] float scale() const {
@@ -219,12 +252,12 @@ class AttentionCase {
 
   AttentionShape shape_;
   DType dtype_;
-  int pages_ = 0, used_ = 0, capacity_ = 0;
+  int pages_ = 0, used_ = 0, capacity_ = 0, chunks_ = 0;
   std::vector<TestSpan> spans_;
   std::vector<float> query_, keys_, values_;  // [R, H, D]; keys and values [pages, G, 16, D]
   std::unique_ptr<TestRows> rows_;
   std::unique_ptr<Typed> device_query_, device_keys_, device_values_;
-  std::unique_ptr<OnDevice<int32_t>> scratch_;
+  std::unique_ptr<OnDevice<float>> scratch_;
 };
 
 }  // namespace bastion::kernels::cuda

@@ -20,21 +20,28 @@ using namespace simt;  // The names that kernels use.
 
 class EmulatorTest : public testing::Test {
  protected:
-  EmulatorTest() : stream_(*Stream::Create()) {}
   ~EmulatorTest() override { emulator::SetSchedule(0); }
 
   template <typename Args>
   void Start(void (*kernel)(Args), const LaunchShape& shape, const Args& args) {
-    Launch(*stream_, kernel, shape, args);
-    ASSERT_TRUE(stream_->Synchronize().ok());
+    emulator::Run(shape, [&] { kernel(args); });
   }
-
-  std::unique_ptr<Stream> stream_;
 };
 
 struct Words {
   uint32_t* out = nullptr;
 };
+
+// Only the first thread of the block waits for earlier kernels.
+SIMT_KERNEL(32, 1)
+void HastyKernel(Words /*args*/) {
+  if (ThreadIndex() == 0) BeginKernel();
+}
+
+TEST(LaunchTest, EveryThreadOfAKernelMustWaitForTheKernelsBeforeIt) {
+  const auto stream = *Stream::Create();
+  EXPECT_DEATH(Launch(*stream, HastyKernel, {{1}, 32}, Words{}), "BeginKernel");
+}
 
 SIMT_KERNEL(64, 1)
 void IndexKernel(Words args) {

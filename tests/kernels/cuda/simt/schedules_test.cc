@@ -1,6 +1,7 @@
 // Tests that results do not depend on the order in which the emulator runs blocks and threads.
 #include <random>
 
+#include "kernels/cuda/product/product.h"
 #include "kernels/cuda/simt/emulator.h"
 #include "tests/kernels/cuda/choose/choose_test_support.h"
 #include "tests/kernels/cuda/choose/walk_test_support.h"
@@ -41,6 +42,27 @@ TEST_P(SchedulesTest, WalksDoNotDependOnTheSchedule) {
   for (int b = 0; b < 40; ++b) trees.push_back(RandomTree(1 + 2 * b, random));
   trees[7].choices[3] = -1;
   EXPECT_EQ(DeviceWalks(trees, *stream_), HostWalks(trees));
+}
+
+TEST_P(SchedulesTest, ProductsDoNotDependOnTheSchedule) {
+  constexpr int kRows = 9, kColumns = 136, kDepth = 256;
+  const OnDevice<uint16_t> x(ToBf16(RandomFloats(kRows * kDepth, 34)));
+  const OnDevice<uint16_t> weight(ToBf16(RandomFloats(kColumns * kDepth, 35)));
+  const OnDevice<float> y(MaxProductSums());
+  ProductArgs args;
+  args.x = x.data();
+  args.weight = weight.data();
+  args.rows = kRows;
+  args.columns = kColumns;
+  args.depth = kDepth;
+  args.y = y.data();
+  const ProductPlan plan = PlanProduct(args, device_);
+  Product(args, plan, *stream_);
+  Finish();
+  std::vector<float> now = y.Read();
+  now.resize(static_cast<size_t>(plan.ranges) * kRows * kColumns);
+  static const auto* const first = new std::vector<float>(now);
+  EXPECT_TRUE(SameBits(now.data(), first->data(), now.size()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, SchedulesTest, testing::Values(0, 1, 2, 3));

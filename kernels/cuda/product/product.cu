@@ -1,0 +1,245 @@
+#include "common/base/check.h"
+#include "kernels/cuda/product/add_ranges.h"
+#include "kernels/cuda/product/product.h"
+#include "kernels/cuda/product/product_tile.h"
+
+namespace bastion::kernels::cuda {
+namespace product {
+namespace {
+
+constexpr int kAddThreads = 256;
+
+// Stores the sums of a tile to y, for the rows and outputs that exist. A lane has the sums of
+// adjacent rows of x, and of those 8, 16, … further.
+template <typename T>
+SIMT_DEVICE void Store(const Work& work, const Share& share, int tile, const WarpSums<T>& sums) {
+  const ProductArgs& args = work.args;
+  const int64_t outputs = args.outputs > 0 ? args.outputs : args.columns;
+  const int first = tile * T::kColumns + Warp() * T::kHigh * 16 + Lane() / 4;
+  const int token = share.first_token + 2 * (Lane() % 4);
+  const int64_t range = work.plan.split ? share.range : 0;
+  SIMT_UNROLL
+  for (int i = 0; i < 2 * T::kHigh; ++i) {
+    const int column = first + i * 8;
+    if (column >= outputs) break;
+    float* to = args.y + (range * args.rows + token) * outputs + column;
+    SIMT_UNROLL
+    for (int j = 0; j < T::kWide; ++j) {
+      KeepOrder();
+      SIMT_UNROLL
+      for (int q = 0; q < 2; ++q) {
+        if (token + 8 * j + q >= args.rows) break;
+        const float sum = sums.at[i / 2][j][i % 2 * 2 + q];
+        to[q * outputs] = args.accumulate ? to[q * outputs] + sum : sum;
+      }
+      to += 8 * outputs;
+    }
+  }
+}
+
+// Stores silu(gate) · up. The first two sums of a lane are gates, the last two their ups.
+template <typename T>
+SIMT_DEVICE void StoreGated(const Work& work, const Share& share, int tile,
+                            const WarpSums<T>& sums) {
+  const ProductArgs& args = work.args;
+  const int64_t width = args.columns / 2;
+  const int first = tile * (T::kColumns / 2) + Warp() * T::kHigh * 8 + Lane() / 4;
+  const int token = share.first_token + 2 * (Lane() % 4);
+  SIMT_UNROLL
+  for (int i = 0; i < T::kHigh; ++i) {
+    const int column = first + i * 8;
+    if (column >= width) break;
+    uint16_t* to = args.activation + token * width + column;
+    SIMT_UNROLL
+    for (int j = 0; j < T::kWide; ++j) {
+      KeepOrder();
+      SIMT_UNROLL
+      for (int q = 0; q < 2; ++q) {
+        if (token + 8 * j + q >= args.rows) break;
+        const float gate = sums.at[i][j][q], up = sums.at[i][j][q + 2];
+        simt::Store(to + q * width, gate / (1.0f + Exp(-gate)) * up);
+      }
+      to += 8 * width;
+    }
+  }
+}
+
+SIMT_DEVICE Share ShareOf(const Work& work, int tile_tokens) {
+  Share share;
+  const int parts = work.plan.split ? work.plan.ranges : 1;
+  share.range = Block().x % parts;
+  share.tile = Block().x / parts;
+  share.first_token = Block().y * tile_tokens;
+  share.first_step = share.range * work.range_steps;
+  share.steps = work.range_steps * work.plan.ranges / parts;
+  return share;
+}
+
+// The ring of a block, filled and emptied step by step.
+template <typename T>
+class Steps {
+ public:
+  // Starts the copies of the first steps: those of the weights before earlier kernels are over.
+  SIMT_DEVICE Steps(const Work& work, const Share& share)
+      : work_(work),
+        share_(share),
+        ring_(SharedAddress(DynamicShared())),
+        loader_(work, share, ring_),
+        next_{share.tile} {
+    for (int i = 0; i < work.plan.stages - 1; ++i) {
+      loader_.Weights(next_);
+      next_.Advance(work, share);
+    }
+    WaitForEarlierKernels();  // They may still write x and read y.
+    next_ = {share.tile};
+    for (int i = 0; i < work.plan.stages - 1; ++i) {
+      loader_.Tokens(next_);
+      CommitCopies();
+      next_.Advance(work, share);
+    }
+  }
+
+  // Adds the next `count` steps to the sums.
+  SIMT_DEVICE void Multiply(int count, WarpSums<T>& sums) {
+    SIMT_ROLL
+    for (int step = 0; step < count; ++step) {
+      WaitForCopies(work_.plan.stages - 2);
+      SyncBlock();
+      loader_.Weights(next_);
+      loader_.Tokens(next_);
+      CommitCopies();
+      next_.Advance(work_, share_);
+      const uint32_t stage = ring_ + slot_ * T::kStageBytes;
+      MultiplyStep<T>(stage + Warp() * T::kHigh * 16 * kStepBytes, stage + T::kWeightBytes, sums);
+      if (++slot_ == work_.plan.stages) slot_ = 0;
+    }
+  }
+
+ private:
+  const Work& work_;
+  const Share& share_;
+  const uint32_t ring_;
+  Loader<T> loader_;
+  Cursor next_;   // The step that is copied next.
+  int slot_ = 0;  // The slot that is multiplied next.
+};
+
+template <typename T>
+SIMT_KERNEL(T::kThreads, 1)
+void ProductKernel(Work work) {
+  LetNextKernelStart();
+  const Share share = ShareOf(work, T::kTokens);
+  Steps<T> steps(work, share);
+  for (int tile = share.tile; tile < work.tiles; tile += work.plan.groups) {
+    WarpSums<T> sums;
+    sums.Clear();
+    steps.Multiply(share.steps, sums);
+    if (work.args.activation != nullptr) {
+      StoreGated<T>(work, share, tile, sums);
+    } else {
+      Store<T>(work, share, tile, sums);
+    }
+  }
+  WaitCopies<0>();
+}
+
+// A block adds all ranges of its tiles.
+template <typename T>
+SIMT_KERNEL(T::kThreads, 1)
+void WholeProductKernel(Work work) {
+  LetNextKernelStart();
+  const Share share = ShareOf(work, T::kTokens);
+  Steps<T> steps(work, share);
+  for (int tile = share.tile; tile < work.tiles; tile += work.plan.groups) {
+    WarpSums<T> total;
+    total.Clear();
+    steps.Multiply(work.range_steps, total);
+    SIMT_ROLL
+    for (int range = 1; range < work.plan.ranges; ++range) {
+      WarpSums<T> sums;
+      sums.Clear();
+      steps.Multiply(work.range_steps, sums);
+      total.Add(sums);
+    }
+    Store<T>(work, share, tile, total);
+  }
+  WaitCopies<0>();
+}
+
+SIMT_KERNEL(kAddThreads, 1)
+void AddSumsKernel(AddSumsArgs args) {
+  BeginKernel();
+  const int64_t i = static_cast<int64_t>(Block().x) * BlockThreads() + ThreadIndex();
+  if (i >= args.count) return;
+  const float sum = AddRanges(args.sums, i);
+  args.y[i] = args.accumulate ? args.y[i] + sum : sum;
+}
+
+template <typename T>
+void LaunchTile(void (*kernel)(Work), const Work& work, Stream& stream) {
+  const int parts = work.plan.split ? work.plan.ranges : 1;
+  const int row_tiles = (work.args.rows + T::kTokens - 1) / T::kTokens;
+  const LaunchShape shape = {{work.plan.groups * parts, row_tiles}, T::kThreads, work.plan.shared};
+  Launch(stream, kernel, shape, work);
+}
+
+template <int high, int warps, int wide>
+void LaunchProduct(const Work& work, Stream& stream) {
+  using T = Tile<high, warps, wide>;
+  LaunchTile<T>(ProductKernel<T>, work, stream);
+}
+
+template <int wide>
+void LaunchTokens(const Work& work, Stream& stream) {
+  switch (work.plan.tile_columns) {
+    case 64:
+      return LaunchProduct<1, 4, wide>(work, stream);
+    case 128:
+      return LaunchProduct<1, 8, wide>(work, stream);
+    default:
+      return LaunchProduct<2, 6, wide>(work, stream);
+  }
+}
+
+void LaunchWork(const Work& work, Stream& stream) {
+  if (work.plan.ranges > 1 && !work.plan.split) {
+    using T = Tile<1, 8, 16>;
+    return LaunchTile<T>(WholeProductKernel<T>, work, stream);
+  }
+  switch (work.plan.tile_tokens) {
+    case 8:
+      return LaunchTokens<1>(work, stream);
+    case 16:
+      return LaunchTokens<2>(work, stream);
+    case 32:
+      return LaunchTokens<4>(work, stream);
+    case 64:
+      return LaunchTokens<8>(work, stream);
+    default:
+      return LaunchTokens<16>(work, stream);
+  }
+}
+
+}  // namespace
+}  // namespace product
+
+Sums Product(const ProductArgs& args, const ProductPlan& plan, Stream& stream) {
+  CHECK(ProductSupports(args.depth)) << "a depth of " << args.depth << " is not a multiple of 8";
+  product::Work work = {args, plan};
+  const bool gated = args.activation != nullptr;
+  const int outputs = args.outputs > 0 ? args.outputs : args.columns;
+  const int width = gated ? args.columns : outputs;
+  work.tiles = (width + plan.tile_columns - 1) / plan.tile_columns;
+  work.range_steps = (args.depth / plan.ranges + product::kStep - 1) / product::kStep;
+  product::LaunchWork(work, stream);
+  if (!plan.split) return {};
+  return {args.y, plan.ranges, static_cast<int64_t>(args.rows) * outputs};
+}
+
+void AddSums(const AddSumsArgs& args, Stream& stream) {
+  const auto blocks =
+      static_cast<int>((args.count + product::kAddThreads - 1) / product::kAddThreads);
+  simt::Launch(stream, product::AddSumsKernel, {{blocks}, product::kAddThreads}, args);
+}
+
+}  // namespace bastion::kernels::cuda
