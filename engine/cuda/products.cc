@@ -176,8 +176,12 @@ absl::Status Products::Tune() {
   for (const auto& [shape, noted] : std::exchange(noted_, {})) {
     RETURN_IF_ERROR(gemm_->Prepare(noted.args, noted.weights, stream_));
   }
-  // CUDA loads the code of a kernel at its first launch, which must not be recorded.
+  // CUDA loads the code of a kernel at its first launch, which must not be recorded. So each kernel
+  // runs once.
   for (const auto& args : std::exchange(noted_exact_, {})) {
+    const kernels::cuda::ProductPlan plan = kernels::cuda::PlanProduct(args, device_);
+    const int adds = plan.ranges == 1 ? 0 : plan.split ? 1 : 2;
+    if (!loaded_.insert({plan.tile_columns, plan.tile_tokens, adds}).second) continue;
     const kernels::cuda::Sums sums = Run(args);
     if (sums.ranges > 0) kernels::cuda::AddSums({sums, args.y, sums.stride}, stream_);
   }
