@@ -33,6 +33,17 @@ int OutputsOf(const Matrix& matrix, const Products::Rows& rows) {
   return rows.outputs > 0 ? rows.outputs : matrix.rows;
 }
 
+// The product of `rows` rows with a matrix, without its result.
+kernels::cuda::ProductArgs ArgsOf(const Matrix& matrix, const void* x, int rows) {
+  kernels::cuda::ProductArgs args;
+  args.x = static_cast<const uint16_t*>(x);
+  args.weight = static_cast<const uint16_t*>(static_cast<const void*>(matrix.data()));
+  args.rows = rows;
+  args.columns = matrix.rows;
+  args.depth = matrix.columns;
+  return args;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Products>> Products::Create(const GpuOptions& options,
@@ -99,13 +110,17 @@ bool Products::IsExact(const Matrix& matrix) const {
          kernels::cuda::ProductSupports(matrix.columns);
 }
 
-kernels::cuda::Sums Products::Run(const kernels::cuda::ProductArgs& args) {
+kernels::cuda::Sums Products::Run(kernels::cuda::ProductArgs args) {
+  if (collecting_) {
+    noted_exact_.push_back(args);
+    return {};
+  }
   const kernels::cuda::ProductPlan plan = kernels::cuda::PlanProduct(args, device_);
-  if (!plan.split) return kernels::cuda::Product(args, plan, stream_);
-  kernels::cuda::ProductArgs to_sums = args;
-  to_sums.y = sums_.as<float>();
-  to_sums.accumulate = false;
-  return kernels::cuda::Product(to_sums, plan, stream_);
+  if (plan.split) {
+    args.y = sums_.as<float>();
+    args.accumulate = false;
+  }
+  return kernels::cuda::Product(args, plan, stream_);
 }
 
 kernels::cuda::Sums Products::Start(const Matrix& matrix, const Rows& rows) {
@@ -113,34 +128,18 @@ kernels::cuda::Sums Products::Start(const Matrix& matrix, const Rows& rows) {
     RunLibrary(matrix, rows);
     return {};
   }
-  const kernels::cuda::ProductArgs args = {
-      .x = static_cast<const uint16_t*>(rows.x),
-      .weight = static_cast<const uint16_t*>(static_cast<const void*>(matrix.data())),
-      .rows = rows.count,
-      .columns = matrix.rows,
-      .depth = matrix.columns,
-      .outputs = rows.outputs,
-      .y = rows.y,
-      .accumulate = rows.accumulate};
-  if (!collecting_) return Run(args);
-  noted_exact_.push_back(args);
-  return {};
+  kernels::cuda::ProductArgs args = ArgsOf(matrix, rows.x, rows.count);
+  args.outputs = rows.outputs;
+  args.y = rows.y;
+  args.accumulate = rows.accumulate;
+  return Run(args);
 }
 
 bool Products::MultiplyGated(const Matrix& matrix, const void* x, void* y, int rows) {
   if (!IsExact(matrix)) return false;
-  const kernels::cuda::ProductArgs args = {
-      .x = static_cast<const uint16_t*>(x),
-      .weight = static_cast<const uint16_t*>(static_cast<const void*>(matrix.data())),
-      .rows = rows,
-      .columns = matrix.rows,
-      .depth = matrix.columns,
-      .activation = static_cast<uint16_t*>(y)};
-  if (collecting_) {
-    noted_exact_.push_back(args);
-  } else {
-    static_cast<void>(Run(args));
-  }
+  kernels::cuda::ProductArgs args = ArgsOf(matrix, x, rows);
+  args.activation = static_cast<uint16_t*>(y);
+  static_cast<void>(Run(args));
   return true;
 }
 

@@ -71,7 +71,8 @@ class Products {
 
   // Whether the product is the project's own.
   [[nodiscard]] bool IsExact(const Matrix& matrix) const;
-  [[nodiscard]] kernels::cuda::Sums Run(const kernels::cuda::ProductArgs& args);
+  // While collecting, only notes the product.
+  [[nodiscard]] kernels::cuda::Sums Run(kernels::cuda::ProductArgs args);
   void RunLibrary(const Matrix& matrix, const Rows& rows);
 
   const GpuOptions options_;
