@@ -53,10 +53,11 @@ class ListenerTest : public ::testing::Test {
   testing::TempFolder folder_;
 };
 
-// A connection with a health check that lasts.
+// A connection with a health check that lasts. Connects, also if that takes several attempts.
 class Watcher {
  public:
   explicit Watcher(const std::string& address) : stub_(Health::NewStub(ChannelTo(address))) {
+    context_.set_wait_for_ready(true);
     context_.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
     stream_ = stub_->Watch(&context_, {});
   }
@@ -107,6 +108,7 @@ TEST_F(ListenerTest, TheConnectionWithoutCallsForLongestIsClosed) {
 TEST_F(ListenerTest, HealthChecksThatLastMakeRoomForNewConnections) {
   options_.connections.max_connections = 3;
   Serve({"127.0.0.1:0"});
+  StopWatch watch;
   std::vector<std::unique_ptr<Watcher>> watchers;
   for (int i = 0; i < 6; ++i) {
     watchers.push_back(std::make_unique<Watcher>(Address()));
@@ -114,6 +116,7 @@ TEST_F(ListenerTest, HealthChecksThatLastMakeRoomForNewConnections) {
   }
   const grpc::Status status = Check(Address(), true);
   EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_LT(watch.Lap(), absl::Seconds(15)) << "the health checks have ended by themselves";
 }
 
 class ListenerLimitTest : public ListenerTest, public ::testing::WithParamInterface<const char*> {};
