@@ -17,7 +17,7 @@ endif()
 add_custom_target(cuda_job)
 
 file(GLOB CUDA_DIR ${BASTION_VENV}/lib/python3*/site-packages/nvidia/cu13)
-foreach(file bin/nvcc nvvm/bin/cicc include/crt/host_runtime.h include/cccl/nv/target
+foreach(file bin/nvcc bin/cuobjdump bin/nvdisasm nvvm/bin/cicc include/crt/host_runtime.h include/cccl/nv/target
              include/cublasLt.h lib/libcublasLt.so.13 lib/libcudart.so.13)
   if(NOT EXISTS "${CUDA_DIR}/${file}")
     message(FATAL_ERROR "no nvidia/cu13/${file} under ${BASTION_VENV}: "
@@ -33,9 +33,10 @@ if(CCACHE_PROGRAM)
   set(NVCC_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_DEPEND=1 ${CCACHE_PROGRAM})
 endif()
 
-# Machine code for A100 and H100, and PTX that the driver translates for newer GPUs.
-set(BASTION_CUDA_CODE "arch=compute_80,code=sm_80" "arch=compute_90,code=[sm_90,compute_90]"
-    CACHE STRING "Values of nvcc's --generate-code")
+# Machine code for A100, and for H100 and H200 with the instructions that only they have; PTX that the
+# driver translates for newer GPUs.
+set(BASTION_CUDA_CODE "arch=compute_80,code=sm_80" "arch=compute_90a,code=sm_90a"
+    "arch=compute_90,code=compute_90" CACHE STRING "Values of nvcc's --generate-code")
 set(NVCC_FLAGS -ccbin ${CMAKE_CXX_COMPILER} -std=c++20 -O3 --compress-mode=size
     -I${CMAKE_SOURCE_DIR} -Xptxas -v -Werror all-warnings
     -Xcompiler -fPIC,-Wall,-Wextra,-Werror,-fno-math-errno,-ffp-contract=off)

@@ -2,67 +2,14 @@
 #include "kernels/cuda/product/add_ranges.h"
 #include "kernels/cuda/product/product.h"
 #include "kernels/cuda/product/product_steps.h"
+#include "kernels/cuda/product/product_store.h"
+#include "kernels/cuda/product/warpgroup_product.h"
 
 namespace bastion::kernels::cuda {
 namespace product {
 namespace {
 
 constexpr int kAddThreads = 256;
-
-// Stores the sums of a tile to y, for the rows and outputs that exist. A lane has the sums of
-// adjacent rows of x, and of those 8, 16, … further.
-template <typename T>
-SIMT_DEVICE void Store(const Work& work, const Share& share, int tile, const WarpSums<T>& sums) {
-  const ProductArgs& args = work.args;
-  const int64_t outputs = args.outputs > 0 ? args.outputs : args.columns;
-  const int first = tile * T::kColumns + Warp() * T::kHigh * 16 + Lane() / 4;
-  const int token = share.first_token + 2 * (Lane() % 4);
-  const int64_t range = work.plan.split ? share.range : 0;
-  SIMT_UNROLL
-  for (int i = 0; i < 2 * T::kHigh; ++i) {
-    const int column = first + i * 8;
-    if (column >= outputs) break;
-    float* to = args.y + (range * args.rows + token) * outputs + column;
-    SIMT_UNROLL
-    for (int j = 0; j < T::kWide; ++j) {
-      KeepOrder();
-      SIMT_UNROLL
-      for (int q = 0; q < 2; ++q) {
-        if (token + 8 * j + q >= args.rows) break;
-        const float sum = sums.at[i / 2][j][i % 2 * 2 + q];
-        to[q * outputs] = args.accumulate ? to[q * outputs] + sum : sum;
-      }
-      to += 8 * outputs;
-    }
-  }
-}
-
-// Stores silu(gate) · up. The first two sums of a lane are gates, the last two their ups.
-template <typename T>
-SIMT_DEVICE void StoreGated(const Work& work, const Share& share, int tile,
-                            const WarpSums<T>& sums) {
-  const ProductArgs& args = work.args;
-  const int64_t width = args.columns / 2;
-  const int first = tile * (T::kColumns / 2) + Warp() * T::kHigh * 8 + Lane() / 4;
-  const int token = share.first_token + 2 * (Lane() % 4);
-  SIMT_UNROLL
-  for (int i = 0; i < T::kHigh; ++i) {
-    const int column = first + i * 8;
-    if (column >= width) break;
-    uint16_t* to = args.activation + token * width + column;
-    SIMT_UNROLL
-    for (int j = 0; j < T::kWide; ++j) {
-      KeepOrder();
-      SIMT_UNROLL
-      for (int q = 0; q < 2; ++q) {
-        if (token + 8 * j + q >= args.rows) break;
-        const float gate = sums.at[i][j][q], up = sums.at[i][j][q + 2];
-        simt::Store(to + q * width, gate / (1.0f + Exp(-gate)) * up);
-      }
-      to += 8 * width;
-    }
-  }
-}
 
 template <typename T>
 SIMT_KERNEL(T::kThreads, 1)
@@ -119,7 +66,7 @@ template <typename T>
 void LaunchTile(void (*kernel)(Work), const Work& work, Stream& stream) {
   const int parts = work.plan.split ? work.plan.ranges : 1;
   const int row_tiles = (work.args.rows + T::kTokens - 1) / T::kTokens;
-  const LaunchShape shape = {{work.plan.groups * parts, row_tiles}, T::kThreads, work.plan.shared};
+  const LaunchShape shape = {{row_tiles, work.plan.groups * parts}, T::kThreads, work.plan.shared};
   Launch(stream, kernel, shape, work);
 }
 
@@ -171,7 +118,11 @@ Sums Product(const ProductArgs& args, const ProductPlan& plan, Stream& stream) {
   const int width = gated ? args.columns : outputs;
   work.tiles = (width + plan.tile_columns - 1) / plan.tile_columns;
   work.range_steps = (args.depth / plan.ranges + product::kStep - 1) / product::kStep;
-  product::LaunchWork(work, stream);
+  if (plan.warpgroups) {
+    product::LaunchWarpgroups(work, stream);
+  } else {
+    product::LaunchWork(work, stream);
+  }
   if (!plan.split) return {};
   return {args.y, plan.ranges, static_cast<int64_t>(args.rows) * outputs};
 }

@@ -3,11 +3,13 @@
 
 #include "kernels/cuda/product/product.h"
 #include "kernels/cuda/product/product_tile.h"
+#include "kernels/cuda/simt/warpgroup.h"
 
 namespace bastion::kernels::cuda {
 namespace {
 
 constexpr int kMaxRanges = 8;
+constexpr int kMaxWarpgroupStages = 12;
 // A matrix with this many rows has work for every multiprocessor without ranges.
 constexpr int kManyColumns = 16384;
 
@@ -29,6 +31,28 @@ int TileColumns(const ProductArgs& args, int ranges, int multiprocessors) {
     least = cost;
   }
   return best;
+}
+
+// How many steps of a block's `steps` are in the ring, and what shared memory that takes. A ring of
+// warpgroups has two barriers for each stage.
+void PlanRing(int steps, const DeviceInfo& device, ProductPlan& plan) {
+  size_t stage = product::StageBytes(plan.tile_columns, plan.tile_tokens), rest = 0;
+  int most = product::kMaxStages;
+  if (plan.warpgroups) {
+    stage += 2 * kBarrierBytes;
+    rest = kTileAlignment;
+    most = kMaxWarpgroupStages;
+  }
+  plan.stages = std::clamp(static_cast<int>((device.shared_bytes - rest) / stage), 2,
+                           std::clamp(steps + 1, 2, most));
+  // Two blocks must never fit on a multiprocessor. Otherwise blocks that start early, while the
+  // kernel before is still running, double up on the multiprocessors that are free first.
+  plan.shared = std::max(plan.stages * stage + rest, device.shared_bytes / 2);
+}
+
+// A tile of gated weights is copied in boxes of 8 rows of each half.
+bool WarpgroupsSupport(const ProductArgs& args) {
+  return args.activation == nullptr || args.columns % 16 == 0;
 }
 
 }  // namespace
@@ -61,13 +85,8 @@ ProductPlan PlanProduct(const ProductArgs& args, const DeviceInfo& device) {
   const int turns = Quotient(tiles, std::max(1, device.multiprocessors / parts));
   plan.groups = few ? Quotient(tiles, turns) : tiles;
 
-  const size_t stage = product::StageBytes(plan.tile_columns, plan.tile_tokens);
-  const int steps = turns * Quotient(args.depth, parts * product::kStep);
-  plan.stages = std::clamp(static_cast<int>(device.shared_bytes / stage), 2,
-                           std::clamp(steps + 1, 2, product::kMaxStages));
-  // Two blocks must never fit on a multiprocessor. Otherwise blocks that start early, while the
-  // kernel before is still running, double up on the multiprocessors that are free first.
-  plan.shared = std::max(plan.stages * stage, device.shared_bytes / 2);
+  plan.warpgroups = HasWarpgroups(device.capability) && WarpgroupsSupport(args);
+  PlanRing(turns * Quotient(args.depth, parts * product::kStep), device, plan);
   return plan;
 }
 

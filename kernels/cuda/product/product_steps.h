@@ -7,17 +7,6 @@
 
 namespace bastion::kernels::cuda::product {
 
-SIMT_DEVICE Share ShareOf(const Work& work, int tile_tokens) {
-  Share share;
-  const int parts = work.plan.split ? work.plan.ranges : 1;
-  share.range = Block().x % parts;
-  share.tile = Block().x / parts;
-  share.first_token = Block().y * tile_tokens;
-  share.first_step = share.range * work.range_steps;
-  share.steps = work.range_steps * work.plan.ranges / parts;
-  return share;
-}
-
 // The ring of a block, filled and emptied step by step.
 template <typename T>
 class Steps {

@@ -27,6 +27,7 @@ template <int high, int warps, int wide>
 struct Tile {
   static constexpr int kHigh = high;
   static constexpr int kWide = wide;
+  static constexpr int kWarps = warps;
   static constexpr int kThreads = warps * kWarp;
   static constexpr int kColumns = 16 * high * warps;
   static constexpr int kTokens = 8 * wide;
@@ -50,6 +51,18 @@ struct Share {
   int first_step;
   int steps;
 };
+
+// The blocks of the same tile of W follow each other, so that they share it in the cache.
+SIMT_DEVICE Share ShareOf(const Work& work, int tile_tokens) {
+  Share share;
+  const int parts = work.plan.split ? work.plan.ranges : 1;
+  share.range = Block().y % parts;
+  share.tile = Block().y / parts;
+  share.first_token = Block().x * tile_tokens;
+  share.first_step = share.range * work.range_steps;
+  share.steps = work.range_steps * work.plan.ranges / parts;
+  return share;
+}
 
 // Where the ring has the piece of a row. The order of the pieces depends on the row, so that the
 // eight rows of an 8 x 8 matrix (LoadMatrices) lie in different banks.

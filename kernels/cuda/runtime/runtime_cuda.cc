@@ -1,3 +1,4 @@
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include "common/base/status.h"
 #include "kernels/cuda/runtime/current_device.h"
 #include "kernels/cuda/runtime/runtime.h"
+#include "kernels/cuda/simt/tensor_map.h"
 
 namespace bastion::kernels::cuda {
 namespace {
@@ -302,6 +304,37 @@ absl::StatusOr<DeviceInfo> OpenDevice(int ordinal) {
   info.shared_bytes = properties.sharedMemPerBlockOptin;
   info.bytes_per_second = BytesPerSecond(ordinal);
   return info;
+}
+
+// The program does not link libcuda, so it asks the runtime for the driver's function.
+TensorMap MakeTensorMap(const TensorBox& box) {
+  static const auto encode = [] {
+    void* function = nullptr;
+    cudaDriverEntryPointQueryResult found;
+    const cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function,
+                                                               12000, cudaEnableDefault, &found);
+    CHECK(error == cudaSuccess && found == cudaDriverEntryPointSuccess)
+        << "the GPU driver has no cuTensorMapEncodeTiled; update it to one for CUDA 12 or later";
+    return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
+  }();
+  TensorMap map;
+  static_assert(sizeof map == sizeof(CUtensorMap) && alignof(TensorMap) >= alignof(CUtensorMap));
+  cuuint64_t sizes[TensorBox::kMaxRank], strides[TensorBox::kMaxRank - 1];
+  cuuint32_t tile[TensorBox::kMaxRank], steps[TensorBox::kMaxRank];
+  for (int d = 0; d < box.rank; ++d) {
+    sizes[d] = static_cast<cuuint64_t>(box.sizes[d]);
+    tile[d] = static_cast<cuuint32_t>(box.box[d]);
+    steps[d] = 1;
+    if (d > 0) strides[d - 1] = static_cast<cuuint64_t>(box.strides[d]);
+  }
+  const CUresult result =
+      encode(reinterpret_cast<CUtensorMap*>(&map), CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, box.rank,
+             const_cast<void*>(box.base), sizes, strides, tile, steps,
+             CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+             CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  CHECK_EQ(result, CUDA_SUCCESS) << "cuTensorMapEncodeTiled refused a tensor of " << box.sizes[1]
+                                 << " rows of " << box.sizes[0];
+  return map;
 }
 
 // Ignores errors. Either a stream has already reported the error, or the process is exiting: the

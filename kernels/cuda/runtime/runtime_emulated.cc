@@ -9,6 +9,7 @@
 #include "common/base/check.h"
 #include "common/base/status.h"
 #include "kernels/cuda/runtime/runtime.h"
+#include "kernels/cuda/simt/tensor_map.h"
 
 namespace bastion::kernels::cuda {
 namespace {
@@ -109,6 +110,13 @@ absl::StatusOr<DeviceInfo> OpenDevice(int ordinal) {
   info.shared_bytes = size_t{227} << 10;  // As on sm_90.
   info.bytes_per_second = 1e10;
   return info;
+}
+
+TensorMap MakeTensorMap(const TensorBox& box) {
+  TensorMap map = {};
+  static_assert(sizeof box <= sizeof map.bytes);
+  std::memcpy(map.bytes, &box, sizeof box);
+  return map;
 }
 
 Memory::~Memory() {

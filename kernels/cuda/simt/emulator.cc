@@ -49,7 +49,7 @@ constexpr size_t kStackBytes = 256 * 1024;
 constexpr size_t kStackOffset = 9 * 64;
 constexpr int kStackOffsets = 64;
 
-enum class State : uint8_t { kReady, kAtBlockBarrier, kAtWarpBarrier, kDone };
+enum class State : uint8_t { kReady, kAtBlockBarrier, kAtWarpBarrier, kAtCondition, kDone };
 
 struct Copy {
   void* to;
@@ -58,6 +58,7 @@ struct Copy {
 
 struct Thread {
   void* stack_pointer = nullptr;
+  const absl::FunctionRef<bool()>* ready = nullptr;  // What it waits for, in kAtCondition.
   int exchanges = 0;
   bool waited = false;  // For earlier kernels.
   std::vector<Copy> queued;
@@ -74,9 +75,9 @@ class Machine {
     stacks_ = static_cast<char*>(mmap(nullptr, kMaxThreads * kStackBytes, PROT_READ | PROT_WRITE,
                                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     CHECK(stacks_ != MAP_FAILED) << "cannot allocate the emulator's stacks";
-    shared_storage_.resize(kSharedBytes + 128);
+    shared_storage_.resize(kSharedBytes + 1024);
     const auto begin = reinterpret_cast<uintptr_t>(shared_storage_.data());
-    shared_ = shared_storage_.data() + (-begin & 127);
+    shared_ = shared_storage_.data() + (-begin & 1023);
   }
 
   void Run(const LaunchShape& shape, absl::FunctionRef<void()> body) {
@@ -105,6 +106,12 @@ class Machine {
     bastion_emulator_switch(mine, next >= 0 ? threads_[next].stack_pointer : scheduler_);
   }
 
+  void WaitUntil(absl::FunctionRef<bool()> ready) {
+    if (ready()) return;
+    threads_[current_].ready = &ready;
+    Wait(State::kAtCondition);
+  }
+
   [[nodiscard]] std::vector<int64_t> Order(int64_t count) {
     std::vector<int64_t> order(count);
     std::iota(order.begin(), order.end(), 0);
@@ -121,6 +128,7 @@ class Machine {
   [[nodiscard]] WarpState& warp() { return warps_[current_ / kWarp]; }
   [[nodiscard]] int current() const { return current_; }
   [[nodiscard]] Grid block() const { return block_; }
+  [[nodiscard]] int64_t blocks_begun() const { return blocks_begun_; }
   [[nodiscard]] const LaunchShape& shape() const { return *shape_; }
   [[nodiscard]] char* shared() { return shared_; }
 
@@ -151,6 +159,7 @@ class Machine {
   }
 
   void RunBlock() {
+    ++blocks_begun_;
     std::memset(shared_, 0xFF, shape_->shared);
     for (int i = 0; i < shape_->threads; ++i) Prepare(i);
     while (!AllDone()) {
@@ -186,6 +195,11 @@ class Machine {
       MakeReady(first, kWarp);
       released = true;
     }
+    for (int i = 0; i < threads; ++i) {
+      if (states_[i] != State::kAtCondition || !(*threads_[i].ready)()) continue;
+      states_[i] = State::kReady;
+      released = true;
+    }
     if (released) return;
     const int at_block = Count(State::kAtBlockBarrier, 0, threads);
     const int done = Count(State::kDone, 0, threads);
@@ -193,7 +207,8 @@ class Machine {
         << "deadlock in block (" << block_.x << ", " << block_.y << ", " << block_.z
         << "): " << at_block << " threads wait at a block barrier, "
         << Count(State::kAtWarpBarrier, 0, threads) << " wait at a warp barrier, " << done
-        << " have finished";
+        << " have finished, " << Count(State::kAtCondition, 0, threads)
+        << " wait for a phase or for products";
     MakeReady(0, threads);
   }
 
@@ -207,6 +222,7 @@ class Machine {
   const LaunchShape* shape_ = nullptr;
   const absl::FunctionRef<void()>* body_ = nullptr;
   Grid block_;
+  int64_t blocks_begun_ = 0;
   int current_ = 0;
   uint32_t seed_ = 0;
   std::mt19937 random_;
@@ -272,6 +288,12 @@ Grid Blocks() { return GetMachine().shape().grid; }
 char* Shared() { return GetMachine().shared(); }
 void SyncBlock() { GetMachine().Wait(State::kAtBlockBarrier); }
 void SyncWarp() { GetMachine().Wait(State::kAtWarpBarrier); }
+void WaitUntil(absl::FunctionRef<bool()> ready) { GetMachine().WaitUntil(ready); }
+int64_t BlocksBegun() { return GetMachine().blocks_begun(); }
+void CheckShared(uint32_t at, int bytes) {
+  CHECK_LE(at + static_cast<size_t>(bytes), GetMachine().shape().shared)
+      << "byte " << at << " of shared memory, and " << bytes << " from it: past the end";
+}
 
 void WaitForEarlierKernels() { GetMachine().thread().waited = true; }
 void CheckWaited() {

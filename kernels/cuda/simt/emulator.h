@@ -39,6 +39,13 @@ void Run(const LaunchShape& shape, absl::FunctionRef<void()> thread);
 [[nodiscard]] char* Shared();
 void SyncBlock();
 void SyncWarp();
+// Waits until `ready` returns true. The emulator asks on any thread of the block, after the others
+// have run.
+void WaitUntil(absl::FunctionRef<bool()> ready);
+// How many blocks have begun, this one included: it names the state of a block.
+[[nodiscard]] int64_t BlocksBegun();
+// Aborts unless the block has these bytes of shared memory.
+void CheckShared(uint32_t at, int bytes);
 void WaitForEarlierKernels();
 // Aborts if this thread has not called WaitForEarlierKernels.
 void CheckWaited();

@@ -1,8 +1,10 @@
 // Times the matrix products of Qwen3-4B and 8B: cuBLASLt's (gemm) and the project's own (product).
+// On sm_90, product_sm80 times the latter with the instructions that all GPUs have.
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "kernels/cuda/gemm/gemm.h"
 #include "kernels/cuda/product/product.h"
+#include "kernels/cuda/simt/warpgroup.h"
 #include "tests/kernels/cuda/device_benchmark.h"
 
 namespace bastion::kernels::cuda {
@@ -10,7 +12,7 @@ namespace {
 
 constexpr DType kType = DType::kBF16;
 constexpr int kVocabulary = 151936;
-constexpr int kMaxRows = 256;
+constexpr int kMaxRows = 2048;
 
 struct Matrix {
   const char* name;
@@ -85,7 +87,7 @@ absl::Status MeasureWork(DeviceBenchmark& bench, const Work& work, const Prepare
                          const Multiply& multiply) {
   const Matrix& matrix = work.matrix;
   const double weight_bytes = 2.0 * matrix.columns * matrix.depth;
-  for (const int rows : {1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, kMaxRows}) {
+  for (const int rows : {1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 512, kMaxRows}) {
     RETURN_IF_ERROR(prepare(rows));
     const double outputs = 1.0 * rows * matrix.columns;
     const double bytes =
@@ -117,27 +119,35 @@ absl::Status MeasureGemm(DeviceBenchmark& bench) {
 }
 
 // Without the addition of ranges, which the next kernel of a step makes.
-absl::Status MeasureProduct(DeviceBenchmark& bench) {
+absl::Status MeasureProductOf(const char* part, const DeviceInfo& device, DeviceBenchmark& bench) {
   ASSIGN_OR_RETURN(const Memory sums,
                    Memory::OnDevice(MaxProductSums() * sizeof(float), "the sums of a product"));
-  return ForEachMatrix(bench, [&](const std::string& name, const Matrix& matrix,
-                                  const Operands& operands) {
-    const auto multiply = [&](int rows, const void* weight) {
-      ProductArgs args;
-      args.x = operands.x.as<uint16_t>();
-      args.weight = static_cast<const uint16_t*>(weight);
-      args.rows = rows;
-      args.columns = matrix.columns;
-      args.depth = matrix.depth;
-      args.y = operands.y.as<float>();
-      if (matrix.gated) args.activation = operands.y.as<uint16_t>();
-      const ProductPlan plan = PlanProduct(args, bench.device());
-      if (plan.split) args.y = sums.as<float>();
-      static_cast<void>(Product(args, plan, bench.stream()));
-    };
-    return MeasureWork(
-        bench, {"product", name, matrix, operands}, [](int) { return absl::OkStatus(); }, multiply);
-  });
+  return ForEachMatrix(
+      bench, [&](const std::string& name, const Matrix& matrix, const Operands& operands) {
+        const auto multiply = [&](int rows, const void* weight) {
+          ProductArgs args;
+          args.x = operands.x.as<uint16_t>();
+          args.weight = static_cast<const uint16_t*>(weight);
+          args.rows = rows;
+          args.columns = matrix.columns;
+          args.depth = matrix.depth;
+          args.y = operands.y.as<float>();
+          if (matrix.gated) args.activation = operands.y.as<uint16_t>();
+          const ProductPlan plan = PlanProduct(args, device);
+          if (plan.split) args.y = sums.as<float>();
+          static_cast<void>(Product(args, plan, bench.stream()));
+        };
+        return MeasureWork(
+            bench, {part, name, matrix, operands}, [](int) { return absl::OkStatus(); }, multiply);
+      });
+}
+
+absl::Status MeasureProduct(DeviceBenchmark& bench) {
+  RETURN_IF_ERROR(MeasureProductOf("product", bench.device(), bench));
+  DeviceInfo sm80 = bench.device();
+  if (!HasWarpgroups(sm80.capability)) return absl::OkStatus();
+  sm80.capability = 80;
+  return MeasureProductOf("product_sm80", sm80, bench);
 }
 
 const bool registered =

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the ptxas log of every kernel: none spills registers to memory.
+"""Checks the ptxas log of every kernel: none spills registers to memory, and products of warpgroups overlap.
 
     tests/kernels/cuda/registers_test.py BUILD_FOLDER
 
@@ -14,6 +14,8 @@ from pathlib import Path
 ENTRY = re.compile(r"Compiling entry function '(\S+)' for '(\w+)'")
 SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 USED = re.compile(r"Used (\d+) registers")
+# The compiler says so if it lets a warpgroup wait after each of its products.
+SERIALIZED = re.compile(r".*\bC75\d\d\b.*wgmma.*")
 
 
 def kernels(log: str):
@@ -40,11 +42,15 @@ def main() -> None:
     if not found:
         sys.exit(f"found no kernels in {len(logs)} logs under {sys.argv[1]}: was it built with CUDA?")
     failed = 0
+    for log in logs:
+        for line in SERIALIZED.findall(log.read_text()):
+            failed += 1
+            print(f"{log.name}: {line}")
     for name, (_, arch, loads, registers) in zip(demangle([kernel[0] for kernel in found]), found):
         if loads > 0:
             failed += 1
             print(f"{name} for {arch}: {loads} bytes of spill loads ({registers} registers)")
-    print(f"{len(found)} kernels in {len(logs)} files, {failed} spill registers")
+    print(f"{len(found)} kernels in {len(logs)} files, {failed} faults")
     sys.exit(failed > 0)
 
 

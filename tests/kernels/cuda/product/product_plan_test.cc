@@ -3,24 +3,28 @@
 
 #include "gtest/gtest.h"
 #include "kernels/cuda/product/product.h"
+#include "kernels/cuda/simt/warpgroup.h"
 
 namespace bastion::kernels::cuda {
 namespace {
 
 DeviceInfo H200() {
   DeviceInfo device;
+  device.capability = 90;
   device.multiprocessors = 132;
   device.shared_bytes = size_t{227} << 10;
   return device;
 }
 DeviceInfo A100() {
   DeviceInfo device;
+  device.capability = 80;
   device.multiprocessors = 108;
   device.shared_bytes = size_t{163} << 10;
   return device;
 }
 DeviceInfo ConsumerGpu() {
   DeviceInfo device;
+  device.capability = 120;
   device.multiprocessors = 76;
   device.shared_bytes = size_t{99} << 10;
   return device;
@@ -73,7 +77,8 @@ TEST(ProductPlanTest, EveryPlanFitsIntoItsGpuAlone) {
            {std::pair{6144, 4096}, {4096, 12288}, {24576, 4096}, {151936, 4096}, {64, 64}}) {
         const ProductPlan plan = PlanProduct(Args(rows, columns, depth), device);
         const size_t ring = size_t(plan.stages) * (plan.tile_columns + plan.tile_tokens) * 64 * 2;
-        EXPECT_LE(ring, plan.shared);
+        EXPECT_LE(ring + (plan.warpgroups ? plan.stages * 16 + kTileAlignment : 0), plan.shared);
+        EXPECT_EQ(plan.warpgroups, device.capability == 90);
         EXPECT_LE(plan.shared, device.shared_bytes) << rows << " " << columns;
         EXPECT_GE(plan.stages, 2);
         // A multiprocessor has 1 KiB more than a block may use, and reserves 1 KiB for each block.
@@ -83,6 +88,17 @@ TEST(ProductPlanTest, EveryPlanFitsIntoItsGpuAlone) {
       }
     }
   }
+}
+
+TEST(ProductPlanTest, ARingOfWarpgroupsHoldsWhatHidesTheMemory) {
+  for (const auto& [rows, stages] : {std::pair{1, 8}, {16, 8}, {32, 7}, {64, 6}, {2048, 6}}) {
+    EXPECT_GE(PlanProduct(Args(rows, 24576, 4096, true), H200()).stages, stages) << rows;
+  }
+}
+
+TEST(ProductPlanTest, GatedMatricesOfAnOddWidthHaveNoTilesForWarpgroups) {
+  EXPECT_FALSE(PlanProduct(Args(1, 2 * 100, 4096, true), H200()).warpgroups);
+  EXPECT_TRUE(PlanProduct(Args(1, 2 * 104, 4096, true), H200()).warpgroups);
 }
 
 TEST(ProductPlanTest, TheSumsOfEverySplitProductFit) {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/simt/warpgroup.h"
 #include "tests/kernels/cuda/device_test_support.h"
 
 namespace bastion::kernels::cuda {
@@ -83,42 +84,65 @@ class TestProduct {
   OnDevice<uint16_t> activation_;
 };
 
+ProductPlan Plan(int ranges, bool split, int columns, int tokens, int stages, int groups,
+                 bool warpgroups) {
+  const size_t stage = size_t(columns + tokens) * 128, barriers = warpgroups ? 16 : 0;
+  return {.ranges = ranges,
+          .split = split,
+          .tile_columns = columns,
+          .tile_tokens = tokens,
+          .stages = stages,
+          .groups = groups,
+          .shared = stages * (stage + barriers) + (warpgroups ? kTileAlignment : 0),
+          .warpgroups = warpgroups};
+}
+
 // Every plan with these ranges. Some leave most of a tile empty.
-std::vector<ProductPlan> AllPlans(int ranges, int rows) {
+std::vector<ProductPlan> AllPlans(int ranges, int rows, bool warpgroups) {
   std::vector<ProductPlan> plans;
   for (const int tokens : {8, 16, 32, 64, 128}) {
     if (tokens < std::min(rows, kMaxTokens)) continue;
     for (const int columns : {64, 128, 192}) {
       for (const int stages : {2, 3, 4}) {
         for (const int groups : {1, 2}) {
-          const size_t shared = size_t(stages) * (columns + tokens) * 128;
-          plans.push_back({ranges, ranges > 1, columns, tokens, stages, groups, shared});
+          plans.push_back(Plan(ranges, ranges > 1, columns, tokens, stages, groups, warpgroups));
         }
       }
     }
   }
-  if (ranges > 1) plans.push_back({ranges, false, 128, 128, 3, 2, 3 * 256 * 128});
+  if (ranges > 1) plans.push_back(Plan(ranges, false, 128, 128, 3, 2, warpgroups));
   return plans;
 }
 
 std::string Describe(const ProductPlan& plan) {
   return testing::PrintToString(std::vector<int>{plan.ranges, plan.split, plan.tile_columns,
-                                                 plan.tile_tokens, plan.stages, plan.groups});
+                                                 plan.tile_tokens, plan.stages, plan.groups,
+                                                 plan.warpgroups});
 }
 
-using ProductTest = DeviceTest;
+class ProductTest : public DeviceTest {
+ protected:
+  // The device, and the same without the instructions of sm_90a.
+  [[nodiscard]] std::vector<DeviceInfo> Devices() const {
+    std::vector<DeviceInfo> devices = {device_, device_};
+    devices[1].capability = 80;
+    return devices;
+  }
+};
 
 TEST_F(ProductTest, AgreesWithDoublePrecision) {
   const int shapes[][3] = {{1, 64, 64},    {3, 24, 512},    {7, 129, 40},  {16, 256, 128},
                            {33, 72, 1032}, {130, 100, 256}, {1, 1000, 320}};
   for (const auto& [rows, columns, depth] : shapes) {
     SCOPED_TRACE(testing::Message() << rows << " x " << columns << " x " << depth);
-    TestProduct product(rows, columns, depth);
-    const ProductPlan plan = PlanProduct(product.args, device_);
-    product.Check(product.Run(rows, plan, *stream_));
-    product.Fill(2.5f);
-    product.args.accumulate = true;
-    product.Check(product.Run(rows, plan, *stream_), 2.5f);
+    for (const DeviceInfo& device : Devices()) {
+      TestProduct product(rows, columns, depth);
+      const ProductPlan plan = PlanProduct(product.args, device);
+      product.Check(product.Run(rows, plan, *stream_));
+      product.Fill(2.5f);
+      product.args.accumulate = true;
+      product.Check(product.Run(rows, plan, *stream_), 2.5f);
+    }
   }
 }
 
@@ -130,8 +154,10 @@ TEST_F(ProductTest, ARowHasTheSameBitsAtEveryNumberOfRows) {
     for (const int rows : {1, 2, 7, 8, 9, 16, 17, 32, 33, 64, 65, 127, 128, 129}) {
       ProductArgs args = product.args;
       args.rows = rows;
-      const std::vector<float> some = product.Run(rows, PlanProduct(args, device_), *stream_);
-      EXPECT_TRUE(SameBits(some.data(), all.data(), some.size())) << rows << " rows";
+      for (const DeviceInfo& device : Devices()) {
+        const std::vector<float> some = product.Run(rows, PlanProduct(args, device), *stream_);
+        EXPECT_TRUE(SameBits(some.data(), all.data(), some.size())) << rows << " rows";
+      }
     }
   }
 }
@@ -140,7 +166,11 @@ TEST_F(ProductTest, EveryPlanGivesTheSameBits) {
   for (const int ranges : {1, 2, 4}) {
     TestProduct product(9, 200, 256);
     std::vector<float> first;
-    for (const ProductPlan& plan : AllPlans(ranges, 9)) {
+    std::vector<ProductPlan> plans = AllPlans(ranges, 9, false);
+    if (HasWarpgroups(device_.capability)) {
+      for (const ProductPlan& plan : AllPlans(ranges, 9, true)) plans.push_back(plan);
+    }
+    for (const ProductPlan& plan : plans) {
       const std::vector<float> y = product.Run(9, plan, *stream_);
       if (first.empty()) {
         first = y;
@@ -165,14 +195,16 @@ TEST_F(ProductTest, TheFirstOutputsHaveTheBitsOfTheWholeProduct) {
 TEST_F(ProductTest, AGatedProductEqualsTheProductAndThenTheActivation) {
   for (const auto& [rows, width] : {std::pair{3, 88}, {20, 200}, {131, 12}}) {
     TestProduct plain(rows, 2 * width, 192), gated(rows, 2 * width, 192, /*gated=*/true);
-    ProductPlan plan = PlanProduct(gated.args, device_);
-    EXPECT_EQ(plan.ranges, 1);
-    plain.Run(rows, plan, *stream_);
-    const OnDevice<uint16_t> expected(size_t(rows) * width);
-    SiluMul({plain.args.y, expected.data(), DType::kBF16, rows, width}, *stream_);
-    Finish();
-    gated.Run(rows, plan, *stream_);
-    EXPECT_EQ(gated.activation(), expected.Read()) << rows << " rows of " << width;
+    for (const DeviceInfo& device : Devices()) {
+      const ProductPlan plan = PlanProduct(gated.args, device);
+      EXPECT_EQ(plan.ranges, 1);
+      plain.Run(rows, plan, *stream_);
+      const OnDevice<uint16_t> expected(size_t(rows) * width);
+      SiluMul({plain.args.y, expected.data(), DType::kBF16, rows, width}, *stream_);
+      Finish();
+      gated.Run(rows, plan, *stream_);
+      EXPECT_EQ(gated.activation(), expected.Read()) << rows << " rows of " << width;
+    }
   }
 }
 

@@ -1,0 +1,49 @@
+// The primitives of warpgroup.h in the emulator (emulator_warpgroup.cc). Only warpgroup.h includes
+// this file.
+//
+// The emulator is strict: a copy fills its tile with NaNs when it starts, and writes it only when a
+// thread waits for its barrier. Products read their operands only when the warpgroup waits for
+// them. So a tile that is read too early, or released too early, shows in the result.
+#ifndef BASTION_KERNELS_CUDA_SIMT_WARPGROUP_EMULATED_H_
+#define BASTION_KERNELS_CUDA_SIMT_WARPGROUP_EMULATED_H_
+
+#include "kernels/cuda/simt/simt.h"
+#include "kernels/cuda/simt/tensor_map.h"
+
+#define SIMT_WARPGROUPS 1
+#define SIMT_TENSOR_ARGS const
+
+namespace bastion::kernels::cuda::simt {
+
+void InitBarrier(uint32_t barrier, int arrivals);
+inline void PublishBarriers() {}
+void Arrive(uint32_t barrier);
+void ArriveAndExpect(uint32_t barrier, int bytes);
+void WaitForPhase(uint32_t barrier, uint32_t parity);
+
+void CopyTileOnce(uint32_t to, const TensorMap& map, uint32_t barrier, int x, int y);
+void CopyTileOnce(uint32_t to, const TensorMap& map, uint32_t barrier, int x, int y, int z, int w);
+inline void CopyTile(uint32_t to, const TensorMap& map, uint32_t barrier, int x, int y) {
+  CopyTileOnce(to, map, barrier, x, y);
+}
+
+using Operand = uint32_t;  // The address of the first row, and 32 bytes for each 16 columns.
+inline Operand OperandAt(uint32_t rows) { return rows; }
+inline Operand Part(Operand operand, int part) { return operand + 32 * part; }
+
+void StartProducts();
+void EndProducts();
+void FinishProducts(int pending);
+template <int Pending>
+void WaitProducts() {
+  FinishProducts(Pending);
+}
+void QueueProduct(float* d, int wide, Operand x, Operand y);
+template <int wide>
+void WarpgroupMultiplyAdd(float (&d)[wide][4], Operand x, Operand y) {
+  QueueProduct(&d[0][0], wide, x, y);
+}
+
+}  // namespace bastion::kernels::cuda::simt
+
+#endif  // BASTION_KERNELS_CUDA_SIMT_WARPGROUP_EMULATED_H_
