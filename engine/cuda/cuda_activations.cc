@@ -31,8 +31,9 @@ absl::Status CheckKernelsSupport(const hub::ModelConfig& config) {
 }
 
 absl::StatusOr<std::unique_ptr<CudaActivations>> CudaActivations::Create(
-    const hub::ModelConfig& config, DType type, const StepCapacity& capacity, Gpu& gpu) {
-  auto activations = std::unique_ptr<CudaActivations>(new CudaActivations(config, type, gpu));
+    const hub::ModelConfig& config, const EngineOptions& options, const StepCapacity& capacity,
+    Gpu& gpu) {
+  auto activations = std::unique_ptr<CudaActivations>(new CudaActivations(config, options, gpu));
   RETURN_IF_ERROR(activations->Allocate(capacity));
   if (config.blocks.experts.count > 0) {
     RETURN_IF_ERROR(activations->AllocateExperts(capacity.rows));
@@ -60,6 +61,9 @@ absl::Status CudaActivations::Allocate(const StepCapacity& capacity) {
   RETURN_IF_ERROR(allocate(wanted_, rows * dims_.hidden * element));
   RETURN_IF_ERROR(allocate(qkv_, rows * (2 * kv_width() + query_width()) * sizeof(float)));
   RETURN_IF_ERROR(allocate(query_, rows * query_width() * element));
+  if (streaming_.sinks > 0) {
+    RETURN_IF_ERROR(allocate(sink_query_, rows * query_width() * element));
+  }
   RETURN_IF_ERROR(allocate(attention_, rows * query_width() * element));
   RETURN_IF_ERROR(allocate(gate_up_, 2 * inner * sizeof(float)));
   RETURN_IF_ERROR(allocate(activation_, inner * element));
@@ -237,6 +241,8 @@ kernels::cuda::QkvArgs CudaActivations::KernelArgs(const Rows& rows, const QkvAr
   kernels::cuda::QkvArgs project;
   project.rows = rows;
   project.query_out = query_.as<void>();
+  project.sink_query_out = sink_query_.as<void>();  // Null without sinks.
+  project.last_place = streaming_.sinks + streaming_.tokens - 1;
   project.query_norm = args.query_norm->as<float>();  // Null without such norms.
   project.key_norm = args.key_norm->as<float>();
   project.rotary_dims = args.rotary_dims;
@@ -291,7 +297,9 @@ void CudaActivations::Attend(const Rows& rows, const AttendArgs& args) {
   attend.output = attention_.as<void>();
   attend.cache = args.cache;
   attend.query_heads = dims_.query_heads;
-  attend.window = args.window;
+  attend.window = streaming_.on() ? streaming_.tokens : args.window;
+  attend.sinks = streaming_.sinks;
+  attend.sink_query = sink_query_.as<void>();
   attend.causal = args.causal;
   attend.scale = 1.0f / std::sqrt(static_cast<float>(dims_.head_dim));
   attend.scratch = scratch_.as<void>();

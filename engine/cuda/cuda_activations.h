@@ -28,7 +28,8 @@ class CudaActivations final : public Activations {
  public:
   // Memory for steps of at most `capacity`. `gpu` must outlive this object.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<CudaActivations>> Create(
-      const hub::ModelConfig& config, DType type, const StepCapacity& capacity, Gpu& gpu);
+      const hub::ModelConfig& config, const EngineOptions& options, const StepCapacity& capacity,
+      Gpu& gpu);
 
   void Embed(const kernels::Rows& rows, const void* table, DType type) override;
   void Scale(const kernels::Rows& rows, float factor) override;
@@ -58,13 +59,14 @@ class CudaActivations final : public Activations {
  private:
   using Memory = kernels::cuda::Memory;
 
-  CudaActivations(const hub::ModelConfig& config, DType type, Gpu& gpu)
+  CudaActivations(const hub::ModelConfig& config, const EngineOptions& options, Gpu& gpu)
       : dims_(config.dims),
         join_(config.blocks.join),
         convolution_(config.blocks.convolution),
         experts_config_(config.blocks.experts),
         expert_layers_(config.expert_layers),
-        type_(type),
+        type_(options.formats.activations),
+        streaming_(options.streaming),
         gpu_(gpu) {}
 
   [[nodiscard]] absl::Status Allocate(const StepCapacity& capacity);
@@ -97,10 +99,12 @@ class CudaActivations final : public Activations {
   const hub::ExpertsConfig experts_config_;
   const std::vector<bool> expert_layers_;  // Whether a layer has experts.
   const DType type_;
+  const StreamingWindow streaming_;
   Gpu& gpu_;
   // Sums that the residual stream lacks: the next norm adds them, and so spares a kernel.
   kernels::cuda::Sums missing_;
   Memory hidden_, normed_, wanted_, qkv_, query_, attention_, gate_up_, activation_, scratch_;
+  Memory sink_query_;  // [R, H D]: the queries for attention sinks.
   // For joined rows: the kept parts [parts, capacity, C], the joined rows [R, parts C], and the
   // places of the latter's parts among the former [R, parts].
   Memory parts_, joined_, part_places_;

@@ -8,6 +8,7 @@
 #include "engine/cuda/cuda_activations.h"
 #include "engine/cuda/cuda_logits.h"
 #include "engine/cuda/products.h"
+#include "engine/model/streaming_window.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/runtime/runtime.h"
 
@@ -64,7 +65,7 @@ class CudaDevice final : public Device {
   absl::StatusOr<std::unique_ptr<Activations>> CreateActivations(
       const hub::ModelConfig& config, const EngineOptions& options,
       const StepCapacity& capacity) override {
-    return CudaActivations::Create(config, options.formats.activations, capacity, gpu_);
+    return CudaActivations::Create(config, options, capacity, gpu_);
   }
   absl::StatusOr<std::unique_ptr<Logits>> CreateLogits(int rows, int vocabulary) override {
     return CudaLogits::Create(rows, vocabulary, *gpu_.stream);
@@ -102,10 +103,7 @@ class CudaDevice final : public Device {
 absl::Status CudaDevice::Supports(const hub::ModelConfig& config,
                                   const EngineOptions& options) const {
   RETURN_IF_ERROR(Products::Support(options.formats));
-  if (options.streaming.on()) {
-    return absl::UnimplementedError(
-        "--attention_sinks and --attention_window work on CPUs only; use --device cpu");
-  }
+  RETURN_IF_ERROR(CheckStreaming(config, options.streaming));
   return CheckKernelsSupport(config);
 }
 

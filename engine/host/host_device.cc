@@ -19,6 +19,7 @@
 #include "engine/host/host_logits.h"
 #include "engine/host/kv_compaction.h"
 #include "engine/host/streaming_attention.h"
+#include "engine/model/streaming_window.h"
 #include "kernels/ops/probe.h"
 
 namespace bastion::nn {

@@ -4,7 +4,7 @@
 // those within the keys that the row sees: the sinks have 0, 1, …, and the window follows them
 // without a gap, however many tokens of the text lie between. So the position of a cached key
 // depends on the row that reads it: the cache holds unrotated keys, and each row rotates the keys
-// that it sees.
+// that it sees. (A GPU rotates the queries instead: kernels/cuda/ops.h.)
 //
 // Every row is computed alone, in the same way in a plain decode step, a prompt and a tree. What it
 // sees follows from its own position in the text. So speculation changes no bit of it.
@@ -16,8 +16,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/status/status.h"
-#include "common/hub/model_config.h"
 #include "engine/model/buffer.h"
 #include "engine/model/device.h"
 
@@ -30,10 +28,6 @@ struct StreamingScratch {
   std::vector<int32_t> positions, pages;
   std::vector<int64_t> slots;
 };
-
-// INVALID_ARGUMENT or UNIMPLEMENTED if a model of `config` cannot run with `window`.
-[[nodiscard]] absl::Status CheckStreaming(const hub::ModelConfig& config,
-                                          const StreamingWindow& window);
 
 // Like Backend::qkv, but stores the keys unrotated, and rotates each query by its position within
 // the keys that its row sees. `args` has queries.

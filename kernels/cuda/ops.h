@@ -98,6 +98,10 @@ struct QkvArgs {
   int rotary_dims = 0;  // An even number up to D. 0: D.
   int ranges = 1;
   int64_t range_stride = 0;
+  // For attention with sinks (AttentionArgs): the queries once more, at positions up to
+  // last_place. Null: none.
+  void* sink_query_out = nullptr;  // [R, H, D] of the cache's dtype
+  int last_place = 0;
 };
 void Qkv(const QkvArgs& args, Stream& stream);
 
@@ -214,6 +218,13 @@ void GatherRows(const GatherRowsArgs& args, Stream& stream);
 
 // Attention of each row over its cached prefix and the rows that it sees. A row's bits depend on
 // its own keys and on nothing else in the step (attention_plan.h).
+//
+// With sinks (StreamingLLM, arXiv 2309.17453), a row sees the first `sinks` keys of its text and
+// those of the window. Positions are then those within the keys that the row sees: no gap lies
+// between sinks and window. A rotary embedding depends on the distance from the query to the key
+// only, and within the window that is the distance in the text. So the cache holds keys that are
+// rotated by their positions in the text, for every row. Only the distance to the sinks is another
+// one: their scores take a second query, rotated by the row's place, at most sinks + window − 1.
 struct AttentionArgs {
   StepRows rows;
   const void* query = nullptr;  // [R, H, D] of the cache's dtype
@@ -223,13 +234,15 @@ struct AttentionArgs {
   int window = 0;       // As in kernels/ops/ops.h
   bool causal = false;  // Treat spans with mask kFull as causal in this layer
   float scale = 1.0f;
+  int sinks = 0;                     // With a window only.
+  const void* sink_query = nullptr;  // [R, H, D] of the cache's dtype, if there are sinks
   // AttentionScratchBytes(…) bytes of device memory, for contexts of up to max_chunks chunks. All
   // layers may share it.
   void* scratch = nullptr;
   int max_chunks = 0;
   int multiprocessors = 1;
 };
-// REQUIRES: AttentionSupports returns true for the shape.
+// REQUIRES: AttentionSupports returns true for the shape; with sinks, no row sees later ones.
 void Attention(const AttentionArgs& args, Stream& stream);
 // Whether Attention supports the shape: head_dim is a multiple of 8 and at most 256 (fastest: 64,
 // 128, 256), and query_heads is a multiple of kv_heads.

@@ -1,5 +1,6 @@
 // Applies the RMS norm, if there is one, and the rotary embedding to the query and key heads.
-// Writes the queries to query_out, and the keys and the plain values to the cache.
+// Writes the queries to query_out, and the keys and the plain values to the cache. Attention with
+// sinks has two queries per row and head.
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/product/add_ranges.h"
 #include "kernels/cuda/simt/simt.h"
@@ -86,17 +87,26 @@ SIMT_DEVICE void NormAndRotate(const Sums& x, const float* weight, const Rotatio
   }
 }
 
-// One warp per (row, head): first the query heads, then the key heads, then the value heads.
+// The query heads that the kernel writes for a row.
+SIMT_ANYWHERE int QueryHeads(const QkvArgs& args) {
+  if (args.query == nullptr) return 0;
+  return args.sink_query_out == nullptr ? args.query_heads : 2 * args.query_heads;
+}
+
+// One warp per (row, head): first the query heads, then those for sinks, then the key heads, then
+// the value heads.
 template <typename Stored, typename F>
 SIMT_KERNEL(kThreads, 1)
 void QkvKernel(QkvArgs args) {
   BeginKernel();
   const int row = Block().x, head_dim = args.cache.head_dim, kv_heads = args.cache.kv_heads;
-  const int queries = args.query == nullptr ? 0 : args.query_heads;
+  const int queries = QueryHeads(args);
   const int task = Block().y * BlockWarps() + Warp();
   if (task >= queries + 2 * kv_heads) return;
   const int64_t begin = static_cast<int64_t>(row) * args.stride;
-  const int64_t position = args.rows.positions[row];
+  const bool for_sinks = task >= args.query_heads && task < queries;
+  const int64_t position =
+      for_sinks ? Min(args.rows.positions[row], args.last_place) : args.rows.positions[row];
   const int rotated = args.rotary_dims > 0 ? args.rotary_dims : head_dim;
   const Rotation rotation = {args.cosine_sine + position * rotated, head_dim, rotated,
                              args.epsilon};
@@ -104,9 +114,10 @@ void QkvKernel(QkvArgs args) {
     return Sums{at + begin, args.ranges, args.range_stride};
   };
   if (task < queries) {
-    Stored* out = static_cast<Stored*>(args.query_out) +
-                  (static_cast<int64_t>(row) * args.query_heads + task) * head_dim;
-    NormAndRotate<F>(sums(args.query + task * head_dim), args.query_norm, rotation, out);
+    const int head = for_sinks ? task - args.query_heads : task;
+    Stored* out = static_cast<Stored*>(for_sinks ? args.sink_query_out : args.query_out) +
+                  (static_cast<int64_t>(row) * args.query_heads + head) * head_dim;
+    NormAndRotate<F>(sums(args.query + head * head_dim), args.query_norm, rotation, out);
     return;
   }
   const int head = (task - queries) % kv_heads;
@@ -140,7 +151,7 @@ void LaunchQkv(const QkvArgs& args, const LaunchShape& shape, Stream& stream) {
 }  // namespace
 
 void Qkv(const QkvArgs& args, Stream& stream) {
-  const int heads = (args.query == nullptr ? 0 : args.query_heads) + 2 * args.cache.kv_heads;
+  const int heads = QueryHeads(args) + 2 * args.cache.kv_heads;
   const int warps = kThreads / kWarp;
   const LaunchShape shape = {{args.rows.row_capacity, (heads + warps - 1) / warps}, kThreads};
   if (args.cache.dtype == DType::kF32) {

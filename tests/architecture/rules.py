@@ -34,7 +34,7 @@ MAY_INCLUDE = {
     "kernels/cuda/gemm": ["common/base", "kernels/ops", "kernels/cuda/runtime"],
     # engine/model is written over engine/model/device.h, and knows no device.
     "engine/model": [*_DATA, "common/hub", "kernels/ops"],
-    "engine/host": ["common/base", "common/hub", "engine/model", "kernels/ops"],
+    "engine/host": ["common/base", "engine/model", "kernels/ops"],
     "engine/cuda": [
         "common/base",
         "engine/model",

@@ -104,8 +104,8 @@ ABSL_FLAG(int, attention_sinks, 0,
           "Tokens at the begin of a text that the target always attends to. Requires "
           "--attention_window. Without --endpoint only.");
 ABSL_FLAG(int, attention_window, 0,
-          "Last tokens that the target attends to besides the sinks (StreamingLLM). CPU only. 0: "
-          "all. Without --endpoint only.");
+          "Last tokens that the target attends to besides the sinks (StreamingLLM). 0: all. "
+          "Without --endpoint only.");
 ABSL_FLAG(std::string, latency_profile, "",
           "File of measured verify times. If it exists, nothing is measured at the start, else it "
           "is written. It belongs to one target and one device. Without --endpoint only. Empty: "

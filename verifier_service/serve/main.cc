@@ -40,7 +40,7 @@ ABSL_FLAG(int, attention_sinks, 0,
           "--attention_window.");
 ABSL_FLAG(int, attention_window, 0,
           "The last tokens of a text that a row attends to, itself included, besides the sinks. "
-          "CPU only. 0: all tokens.");
+          "0: all tokens.");
 ABSL_FLAG(double, audit_fraction, 0,
           "Fraction (0 to 1) of verify cycles that are decoded again token by token and compared. "
           "0: off.");

@@ -20,11 +20,11 @@ SIMT_DEVICE void Attend(const AttentionArgs& args, const Item& item, const Layou
   constexpr int kSlots = Ring<D>::kSlots;
   const int first_row = Warp() / kSplit * kWarpRows;
   const uint32_t slots = memory.ring();
-  Query<D>::Start(args, item, memory.queries());
+  Query<D>::Start(args, item, args.query, memory.queries());
   Loader<D> loader(args, item, slots);
   SIMT_ROLL
   for (int i = 0; i < kSlots - 1; ++i) loader.Next();
-  const Query<D> query(args, item, memory.queries(), first_row);
+  const Query<D> query(args, item, args.query, memory.queries(), first_row);
   ChunkSums<D, kSplit> sums;
   sums.Clear();
   Totals<D, kSplit> totals(memory.totals());
@@ -130,6 +130,7 @@ void Attention(const AttentionArgs& args, Stream& stream) {
   CHECK(AttentionSupports(args.query_heads, args.cache.kv_heads, head_dim))
       << "unsupported attention shape: " << args.query_heads << " query heads, "
       << args.cache.kv_heads << " kv heads, head_dim " << head_dim;
+  CHECK(args.sinks == 0 || (args.window > 0 && args.sink_query != nullptr));
   if (args.cache.dtype == DType::kF32) return LaunchExact(args, stream);
   if (head_dim <= 64) {
     LaunchPrefix<64>(args, stream);

@@ -59,14 +59,21 @@ void ExactKernel(AttentionArgs args) {
   if (row >= args.rows.used[0]) return;
   const Span span = SpanAt(args, SpanIndexOf(args.rows, row));
   const int64_t at = static_cast<int64_t>(task) * head_dim;
-  const float* query = static_cast<const float*>(args.query) + at;
   const int keys = KeysOf(args.rows, span, row - span.first_row);
   ExactRow sums;
-  for (int begin = 0; begin < keys; begin += kWarp) {
-    const auto seen = static_cast<uint32_t>(SeenKeys(args, span, row - span.first_row, begin));
-    if (seen == 0) continue;
+  const auto add = [&](const void* queries, int begin, uint32_t seen) {
+    if (seen == 0) return;
     const int token = TokenOf(args, span, row - span.first_row, Min(begin + Lane(), keys - 1));
-    AddKeys(args, query, seen, KeyOffset(args, span, token, head / GroupOf(args)), sums);
+    AddKeys(args, static_cast<const float*>(queries) + at, seen,
+            KeyOffset(args, span, token, head / GroupOf(args)), sums);
+  };
+  const int sinks = Min(args.sinks, keys);
+  for (int begin = 0; begin < sinks; begin += kWarp) {
+    add(args.sink_query, begin, static_cast<uint32_t>(LowBits(sinks - begin)));
+  }
+  for (int begin = 0; begin < keys; begin += kWarp) {
+    add(args.query, begin,
+        static_cast<uint32_t>(SeenKeys(args, span, row - span.first_row, begin)));
   }
   float* output = static_cast<float*>(args.output) + at;
   SIMT_UNROLL

@@ -12,7 +12,8 @@
 //
 // Keys below the last tile of a span's cached tokens are the same for all of its rows: its prefix.
 // attention.cu multiplies the prefix by many rows at once; attention_tail.cu adds each row's own
-// last keys, gathered in the order of positions.
+// last keys, gathered in the order of positions. Sinks are one more chunk of a row, merged before
+// all others; attention_tail.cu adds them too.
 #ifndef BASTION_KERNELS_CUDA_ATTENTION_ATTENTION_PLAN_H_
 #define BASTION_KERNELS_CUDA_ATTENTION_ATTENTION_PLAN_H_
 
@@ -102,9 +103,9 @@ SIMT_DEVICE int GroupOf(const AttentionArgs& args) {
   return args.query_heads / args.cache.kv_heads;
 }
 
-// The first key that a row at `position` sees.
+// The first key that a row at `position` sees, sinks aside.
 SIMT_DEVICE int FirstSeen(const AttentionArgs& args, int position) {
-  return args.window > 0 ? Max(position - args.window + 1, 0) : 0;
+  return args.window > 0 ? Max(position - args.window + 1, args.sinks) : 0;
 }
 // The bits of the rows of the tree that row `row` of the span sees.
 SIMT_DEVICE const uint64_t* AncestorsOf(const StepRows& rows, const Span& span, int row) {
@@ -168,7 +169,8 @@ SIMT_DEVICE Cut CutSpan(const AttentionArgs& args, const Span& span, int max_til
   cut.tile_rows = cut.packed <= kWarpRows ? kWarpRows : cut.packed <= 2 * kWarpRows ? 32 : 64;
   cut.tile_rows = Min(cut.tile_rows, max_tile_rows);
   cut.tiles = (cut.packed + cut.tile_rows - 1) / cut.tile_rows;
-  const bool direct = span.mask == RowMask::kCausal && cut.packed > 64;
+  // The other kernel adds the sinks.
+  const bool direct = span.mask == RowMask::kCausal && cut.packed > 64 && args.sinks == 0;
   cut.division = direct                                     ? Division::kDirect
                  : span.first_row + span.rows <= kSplitRows ? Division::kChunks
                                                             : Division::kFolded;

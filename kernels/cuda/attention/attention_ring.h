@@ -111,23 +111,26 @@ struct Query {
   uint32_t held[kHeld ? D / 16 : 1][4];
   uint32_t row;  // Address of the lane's row in shared memory.
 
-  // Starts copying the block's queries to shared memory. `queries` is where. Must be called
-  // before any load of the ring.
-  SIMT_DEVICE static void Start(const AttentionArgs& args, const Item& item, uint32_t queries) {
+  // Starts copying the block's queries from `all` [R, H, D] to shared memory. `queries` is where.
+  // Must be called before any load of the ring.
+  SIMT_DEVICE static void Start(const AttentionArgs& args, const Item& item, const void* all,
+                                uint32_t queries) {
     if constexpr (!kHeld) {
       for (int i = ThreadIndex(); i < item.tile_rows * (D / 8); i += kThreads) {
         const int tile_row = i / (D / 8), piece = i % (D / 8);
         CopyAsync16(queries + Ring<D>::Place(tile_row, piece),
-                    RowAt(args, item, tile_row) + piece * 8, piece * 8 < args.cache.head_dim);
+                    RowAt(args, item, all, tile_row) + piece * 8, piece * 8 < args.cache.head_dim);
       }
     }
   }
 
-  SIMT_DEVICE Query(const AttentionArgs& args, const Item& item, uint32_t queries, int first_row) {
+  // Takes the same arguments. `first_row` is the warp's first row in the tile.
+  SIMT_DEVICE Query(const AttentionArgs& args, const Item& item, const void* all, uint32_t queries,
+                    int first_row) {
     if constexpr (kHeld) {
       SIMT_UNROLL
       for (int i = 0; i < 2; ++i) {
-        const uint16_t* from = RowAt(args, item, first_row + Lane() / 4 + 8 * i);
+        const uint16_t* from = RowAt(args, item, all, first_row + Lane() / 4 + 8 * i);
         SIMT_UNROLL
         for (int n = 0; n < D / 8; ++n) {
           const int column = 8 * n + 2 * (Lane() % 4);
@@ -142,9 +145,10 @@ struct Query {
     }
   }
 
-  SIMT_DEVICE static const uint16_t* RowAt(const AttentionArgs& args, const Item& item, int i) {
+  SIMT_DEVICE static const uint16_t* RowAt(const AttentionArgs& args, const Item& item,
+                                           const void* all, int i) {
     const int64_t at = item.span.first_row + item.RowOf(i);
-    return static_cast<const uint16_t*>(args.query) +
+    return static_cast<const uint16_t*>(all) +
            (at * args.query_heads + item.HeadOf(i)) * args.cache.head_dim;
   }
 

@@ -1,6 +1,6 @@
 // The last keys of each row: those from the last whole tile of its span's cached tokens on, in the
 // order of positions. A block takes one row and one kv head. It continues the chunk that the prefix
-// left unfinished, merges all chunks, and stores the output.
+// left unfinished, merges all chunks, and stores the output. Sinks come before all of this.
 #include "kernels/cuda/attention/attention_launch.h"
 #include "kernels/cuda/attention/attention_merge.h"
 
@@ -123,6 +123,59 @@ SIMT_DEVICE Item RowItem(const AttentionArgs& args, const Span& span, const Cut&
   return item;
 }
 
+// Some keys of a row, up to one tile: those from key `begin` on. Bit i of `seen` says whether the
+// row sees key begin + i.
+struct Places {
+  int row = 0;
+  int begin = 0;
+  int count = 0;
+  uint64_t seen = 0;
+};
+
+// Adds them to the sums.
+template <int D>
+SIMT_DEVICE void AddPlaces(const Gather<D>& gather, const Places& places,
+                           const TileInput<D, kSplit>& query, ChunkSums<D, kSplit>& sums) {
+  gather.Start(places.row, places.begin, places.count);
+  WaitCopies<1>();
+  SyncBlock();
+  const auto hide = [&](auto& scores) {
+    SIMT_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      Hide<kTileKeys / kSplit>(places.seen >> (Warp() * (kTileKeys / kSplit)), half, scores);
+    }
+  };
+  const auto values = [&] {
+    WaitCopies<0>();
+    SyncBlock();
+    return gather.slots + Ring<D>::kSlotBytes;
+  };
+  TileInput<D, kSplit> input = query;
+  input.steps = (places.count + 15) / 16;
+  AddTile<D, kSplit>(input, gather.slots, hide, values, sums);
+  SyncBlock();  // The next tile overwrites the slots.
+}
+
+// Adds the sinks that the row sees, as a chunk.
+template <int D>
+SIMT_DEVICE void AddSinks(const Gather<D>& gather, int row, const Layout<D, 2>& memory,
+                          Totals<D, kSplit>& totals) {
+  const AttentionArgs& args = gather.args;
+  Query<D>::Start(args, gather.item, args.sink_query, memory.queries());
+  const Query<D> query(args, gather.item, args.sink_query, memory.queries(), 0);
+  const TileInput<D, kSplit> input = {gather.item, query, Exchange<kSplit>(memory.exchange()),
+                                      args.scale * kLog2E};
+  ChunkSums<D, kSplit> sums;
+  sums.Clear();
+  const int keys = Min(args.sinks, KeysOf(args.rows, gather.item.span, row));
+  SIMT_ROLL
+  for (int tile = 0; tile < keys; tile += kTileKeys) {
+    const int count = Min(keys - tile, kTileKeys);
+    AddPlaces<D>(gather, {row, tile, count, LowBits(count)}, input, sums);
+  }
+  totals.Add(sums);
+}
+
 // Adds the keys of the row that the prefix lacks to the sums, and the finished chunks to the
 // totals.
 template <int D>
@@ -140,29 +193,11 @@ SIMT_DEVICE void AddTail(const Gather<D>& gather, int row, const TileInput<D, kS
       totals.Add(sums);
       sums.Clear();
     }
-    gather.Start(row, tile, count);
-    WaitCopies<1>();
-    SyncBlock();
-    const auto hide = [&](auto& scores) {
-      const uint64_t seen = LowBits(count) & ~LowBits(first - tile);
-      SIMT_UNROLL
-      for (int half = 0; half < 2; ++half) {
-        Hide<kTileKeys / kSplit>(seen >> (Warp() * (kTileKeys / kSplit)), half, scores);
-      }
-    };
-    const auto values = [&] {
-      WaitCopies<0>();
-      SyncBlock();
-      return gather.slots + Ring<D>::kSlotBytes;
-    };
-    TileInput<D, kSplit> input = query;
-    input.steps = (count + 15) / 16;
-    AddTile<D, kSplit>(input, gather.slots, hide, values, sums);
-    SyncBlock();  // The next tile overwrites the slots.
+    AddPlaces<D>(gather, {row, tile, count, LowBits(count) & ~LowBits(first - tile)}, query, sums);
   }
 }
 
-template <int D>
+template <int D, bool kSinks>
 SIMT_KERNEL(kThreads, Occupancy<D>::kBlocks)
 void TailKernel(AttentionArgs args) {
   BeginKernel();
@@ -176,15 +211,20 @@ void TailKernel(AttentionArgs args) {
   const Layout<D, 2> memory = {DynamicShared()};
   const Gather<D> gather = {
       args, item, reinterpret_cast<int32_t*>(memory.begin + Layout<D, 2>::kBytes), memory.ring()};
-  Query<D>::Start(args, item, memory.queries());
-  const Query<D> query(args, item, memory.queries(), 0);
   Totals<D, kSplit> totals(memory.totals());
   totals.Clear();
+  if (kSinks) AddSinks<D>(gather, own, memory, totals);
+  Query<D>::Start(args, item, args.query, memory.queries());
+  const Query<D> query(args, item, args.query, memory.queries(), 0);
   ChunkSums<D, kSplit> sums;
   TakePrefix<D>(args, item, cut, totals, sums);
   const TileInput<D, kSplit> input = {item, query, Exchange<kSplit>(memory.exchange()),
                                       args.scale * kLog2E};
   AddTail<D>(gather, own, input, totals, sums);
+  if (kSinks) {  // A row among the sinks may have no other keys, and its queries are never read.
+    CommitCopies();
+    WaitCopies<0>();
+  }
   totals.Add(sums);
   StoreOutput<D, kSplit>(args, item, totals);
 }
@@ -194,8 +234,13 @@ void Launch(const AttentionArgs& args, Stream& stream) {
   const int group = args.query_heads / args.cache.kv_heads;
   const int tiles = (group + kWarpRows - 1) / kWarpRows;
   const size_t shared = Layout<D, 2>::kBytes + kTileKeys * sizeof(int32_t);
-  simt::Launch(stream, TailKernel<D>,
-               {{args.rows.row_capacity, args.cache.kv_heads * tiles}, kThreads, shared}, args);
+  const LaunchShape shape = {
+      {args.rows.row_capacity, args.cache.kv_heads * tiles}, kThreads, shared};
+  if (args.sinks > 0) {
+    simt::Launch(stream, TailKernel<D, true>, shape, args);
+  } else {
+    simt::Launch(stream, TailKernel<D, false>, shape, args);
+  }
 }
 
 }  // namespace

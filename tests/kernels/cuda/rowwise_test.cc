@@ -260,6 +260,37 @@ TEST_P(RowwiseTest, QkvNormalizesRotatesAndStoresHeads) {
   }
 }
 
+// All rows have the same input, so that only their positions differ.
+TEST_P(RowwiseTest, QueriesForSinksHaveTheirPlaceBetweenTheKeysThatTheRowSees) {
+  constexpr int kHeads = 3, kDim = 64, kWidth = kHeads * kDim, kStride = kWidth + 2 * kDim;
+  const TestRows rows({{12, RowMask::kCausal, ChainParents(4), {0}, {}}}, 4, 2);
+  const std::vector<float> one = RandomFloats(kStride, 5);
+  std::vector<float> qkv;
+  for (int row = 0; row < 4; ++row) qkv.insert(qkv.end(), one.begin(), one.end());
+  const OnDevice<float> input(qkv), rope(RandomFloats(16 * kDim, 8));
+  const Typed cache(GetParam(), std::vector<float>(2 * kPageTokens * kDim));
+  const Typed query(GetParam(), std::vector<float>(4 * kWidth)),
+      sinks(GetParam(), std::vector<float>(4 * kWidth));
+  QkvArgs args;
+  args.rows = rows.rows();
+  args.key = args.value = input.data();
+  args.query = input.data() + 2 * kDim;
+  args.query_out = query.data();
+  args.sink_query_out = sinks.data();
+  args.last_place = 14;
+  args.cosine_sine = rope.data();
+  args.cache = {GetParam(), 1, kDim, cache.data(), cache.data()};
+  args.query_heads = kHeads;
+  args.stride = kStride;
+  Qkv(args, *stream_);
+  Finish();
+  const std::vector<float> actual = sinks.Read(), expected = query.Read();
+  EXPECT_TRUE(std::equal(actual.begin(), actual.begin() + 3 * kWidth, expected.begin()));
+  const auto last = actual.begin() + 3 * kWidth;  // At position 15.
+  EXPECT_TRUE(std::equal(last, actual.end(), expected.begin() + 2 * kWidth));
+  EXPECT_FALSE(std::equal(last, actual.end(), expected.begin() + 3 * kWidth));
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, RowwiseTest, testing::Values(DType::kF32, DType::kBF16),
                          [](const auto& type) { return Name(type.param); });
 

@@ -1,13 +1,12 @@
 // Attention with sinks and a window, compared with a plain implementation of the paper's procedure,
 // and with itself: a row has the same bits regardless of how rows are grouped into forwards.
-#include "engine/host/streaming_attention.h"
-
 #include <cmath>
 #include <cstring>
 
 #include "common/base/check.h"
 #include "engine/cuda/cuda_device.h"
 #include "engine/host/host_device.h"
+#include "engine/model/streaming_window.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/cpu/cpu_backend.h"
@@ -29,15 +28,28 @@ constexpr int kTokens = 45;
 std::string Qwen() { return testing::GoldenFolder("gqa2_untied_draft2") + "/target"; }
 std::string Neox() { return std::string(BASTION_SOURCE_DIR) + "/deploy/demo_model_neox/target"; }
 
+// A folder of a model, and where it runs.
+struct Place {
+  std::string folder;
+  bool on_gpu = false;
+
+  [[nodiscard]] std::shared_ptr<nn::Device> Open(kernels::ThreadPool& pool) const {
+    if (!on_gpu) return nn::MakeHostDevice(kernels::CpuBackend(), pool);
+    auto gpu = nn::OpenCudaDevice({}, {&kernels::CpuBackend(), &pool});
+    return gpu.ok() ? *std::move(gpu) : nullptr;
+  }
+};
+
 // A model and one sequence.
 class Decoding {
  public:
-  Decoding(const std::string& folder, WeightFormat weights, const nn::StreamingWindow& window) {
-    nn::EngineOptions options = {.formats = nn::FormatsFor(weights),
-                                 .device = nn::MakeHostDevice(kernels::CpuBackend(), pool_)};
+  Decoding(const Place& place, WeightFormat weights, const nn::StreamingWindow& window) {
+    nn::EngineOptions options = {.formats = nn::FormatsFor(weights), .device = place.Open(pool_)};
     options.kv_tokens = 256;
+    options.max_rows = 64;
+    options.max_sequences = 2;
     options.streaming = window;
-    auto model = testing::ModelRunner::Load(folder, options);
+    auto model = testing::ModelRunner::Load(place.folder, options);
     CHECK(model.ok()) << model.status();
     model_ = *std::move(model);
     CHECK(model_->cache().Reserve(table_, 128).ok());
@@ -83,6 +95,17 @@ void ExpectNear(const float* logits, const StreamingReference::Vector& expected)
   }
 }
 
+// Like ExpectNear, for all logits of a step.
+void ExpectNear(const std::vector<float>& logits, const std::vector<float>& expected,
+                double tolerance) {
+  ASSERT_EQ(logits.size(), expected.size());
+  double most = 0;
+  for (const float logit : expected) most = std::max<double>(most, std::abs(logit));
+  for (size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_NEAR(logits[i], expected[i], tolerance * most) << i;
+  }
+}
+
 bool SameBits(const float* a, const float* b, int count) {
   return std::memcmp(a, b, count * sizeof(float)) == 0;
 }
@@ -100,11 +123,17 @@ DraftTree TreeOver(const std::vector<TokenId>& text, int begin, int vocabulary) 
   return tree;
 }
 
-class StreamingModelTest : public ::testing::TestWithParam<std::string> {};
+class StreamingModelTest : public ::testing::TestWithParam<Place> {
+ protected:
+  void SetUp() override {
+    kernels::ThreadPool pool(1);
+    if (GetParam().Open(pool) == nullptr) GTEST_SKIP() << "no GPU";
+  }
+};
 
 TEST_P(StreamingModelTest, LogitsEqualAPlainImplementationOfThePaper) {
   Decoding decoding(GetParam(), WeightFormat::kF32, kWindow);
-  StreamingReference reference(GetParam(), kWindow.sinks, kWindow.tokens);
+  StreamingReference reference(GetParam().folder, kWindow.sinks, kWindow.tokens);
   const int vocabulary = decoding.vocabulary();
   const std::vector<TokenId> text = Text(vocabulary);
   // A prompt that is longer than the cache in one forward, then single tokens.
@@ -120,7 +149,7 @@ TEST_P(StreamingModelTest, LogitsEqualAPlainImplementationOfThePaper) {
 
 TEST_P(StreamingModelTest, EveryRowOfATreeSeesWhatPlainDecodingSees) {
   Decoding decoding(GetParam(), WeightFormat::kF32, kWindow);
-  StreamingReference prefix(GetParam(), kWindow.sinks, kWindow.tokens);
+  StreamingReference prefix(GetParam().folder, kWindow.sinks, kWindow.tokens);
   const int vocabulary = decoding.vocabulary();
   const std::vector<TokenId> text = Text(vocabulary);
   for (const int cached : {2, 15, 33}) {  // Among the sinks, as the window fills, and after.
@@ -145,6 +174,8 @@ TEST_P(StreamingModelTest, EveryRowOfATreeSeesWhatPlainDecodingSees) {
 
 TEST_P(StreamingModelTest, ARowHasTheSameBitsInAPromptInATreeAndAlone) {
   for (const WeightFormat weights : {WeightFormat::kF32, WeightFormat::kBF16}) {
+    // cuBLASLt multiplies in fp32 on a GPU.
+    if (GetParam().on_gpu && weights == WeightFormat::kF32) continue;
     Decoding decoding(GetParam(), weights, kWindow);
     const int vocabulary = decoding.vocabulary();
     const std::vector<TokenId> text = Text(vocabulary);
@@ -173,8 +204,82 @@ TEST_P(StreamingModelTest, ACacheThatHoldsTheWholeTextChangesNothing) {
   ExpectNear(logits.data(), {expected.begin(), expected.end()});
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, StreamingModelTest, ::testing::Values(Qwen(), Neox()),
+INSTANTIATE_TEST_SUITE_P(Models, StreamingModelTest,
+                         ::testing::Values(Place{Qwen()}, Place{Neox()}, Place{Qwen(), true}),
+                         [](const auto& info) {
+                           return std::string(info.index % 2 == 0 ? "Qwen" : "Neox") +
+                                  (info.param.on_gpu ? "OnGpu" : "");
+                         });
+
+// ---- a GPU beside the CPU ----
+
+class StreamingOnGpuTest : public StreamingModelTest {};
+
+TEST_P(StreamingOnGpuTest, AgreesWithTheCpuOverRoundsOfChunksTreesAndTokens) {
+  const bool quick = GetParam().folder == Qwen();  // On the emulator.
+  for (const WeightFormat weights : {WeightFormat::kF32, WeightFormat::kBF16}) {
+    if (weights == WeightFormat::kBF16 && !quick) continue;
+    Decoding decoding(GetParam(), weights, kWindow);
+    Decoding expected({GetParam().folder}, weights, kWindow);
+    const int vocabulary = decoding.vocabulary();
+    const std::vector<TokenId> text = Text(vocabulary);
+    const double tolerance = weights == WeightFormat::kF32 ? 1e-4 : 3e-2;
+    int at = 0;
+    for (const int chunk : {2, 19, 1, 7, 1, 11}) {
+      const std::vector<TokenId> part = Part(text, at, at + chunk);
+      ExpectNear(decoding.Run(part, at), expected.Run(part, at), tolerance);
+      at += chunk;
+      if (at + 5 > kTokens) break;
+      const DraftTree tree = TreeOver(text, at, vocabulary);
+      ExpectNear(decoding.RunTree(tree, at), expected.RunTree(tree, at), tolerance);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, StreamingOnGpuTest,
+                         ::testing::Values(Place{Qwen(), true}, Place{Neox(), true}),
                          [](const auto& info) { return info.index == 0 ? "Qwen" : "Neox"; });
+
+// The tokens that an engine writes after `prompt`. Every step has a tree over `drafted`, the text
+// that it may follow, or the root alone without one.
+std::vector<TokenId> Write(VerifierEngine& engine, SequenceId id, std::vector<TokenId> text,
+                           const std::vector<TokenId>& drafted) {
+  const size_t prompt = text.size() - 1;
+  CHECK(engine.Open(id, {{1.0f, 5}}).ok());
+  CHECK(engine.Prefill({id, 0, Part(text, 0, static_cast<int>(prompt))}).ok());
+  while (text.size() < 34) {
+    const auto cached = static_cast<int>(text.size()) - 1;
+    const DraftTree tree = drafted.size() > text.size() + 4
+                               ? TreeOver(drafted, cached, engine.info().dims.vocabulary)
+                               : DraftTree(text.back());
+    const auto result = engine.Verify({{id, cached, tree}}, {});
+    CHECK(result.ok() && result->outcomes[0].status.ok()) << result.status();
+    const Acceptance& acceptance = result->outcomes[0].acceptance;
+    for (const NodeIndex node : acceptance.path) text.push_back(tree.token(node));
+    text.push_back(acceptance.next);
+    if (tree.rows() > 1) {
+      EXPECT_EQ(acceptance.path.size(), 4u) << "after " << cached;
+    }
+  }
+  return text;
+}
+
+TEST(StreamingEngineTest, TreesThatAGpuCommitsContinueThePlainText) {
+  kernels::ThreadPool pool(1);
+  VerifierOptions options;
+  options.target_folder = Qwen();
+  options.engine = {.formats = nn::FormatsFor(WeightFormat::kBF16),
+                    .device = Place{Qwen(), true}.Open(pool)};
+  if (options.engine.device == nullptr) GTEST_SKIP() << "no GPU";
+  options.engine.kv_tokens = 256;
+  options.engine.streaming = kWindow;
+  options.max_rows = 64;
+  options.max_sequences = 2;
+  const auto engine = *VerifierEngine::Create(options);
+  const std::vector<TokenId> prompt = Part(Text(256), 0, 6);
+  const std::vector<TokenId> plain = Write(*engine, {1, 0}, prompt, {});
+  EXPECT_EQ(Write(*engine, {2, 0}, prompt, plain), plain);
+}
 
 // ---- options ----
 
@@ -209,16 +314,18 @@ TEST(StreamingOptionsTest, AModelWithWindowsOfItsOwnIsRefused) {
   EXPECT_TRUE(nn::CheckStreaming(config, {}).ok());
 }
 
-TEST(StreamingOptionsTest, AGpuRefusesThem) {
+TEST(StreamingOptionsTest, AGpuRefusesThemToo) {
   kernels::ThreadPool pool(1);
-  const auto gpu = nn::OpenCudaDevice({}, {&kernels::CpuBackend(), &pool});
-  if (!gpu.ok()) GTEST_SKIP() << "no GPU: " << gpu.status();
-  nn::EngineOptions options;
-  options.device = *gpu;
+  const std::shared_ptr<nn::Device> gpu = Place{Qwen(), true}.Open(pool);
+  if (gpu == nullptr) GTEST_SKIP() << "no GPU";
+  hub::ModelConfig config;
+  config.max_positions = 256;
+  config.sliding_windows = {0, 16};
+  nn::EngineOptions options = {.formats = nn::FormatsFor(WeightFormat::kBF16)};
   options.streaming = kWindow;
-  const absl::Status status = testing::ModelRunner::Load(Qwen(), options).status();
+  const absl::Status status = gpu->Supports(config, options);
   EXPECT_TRUE(absl::IsUnimplemented(status)) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("--device cpu"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("sliding windows"));
 }
 
 TEST(StreamingOptionsTest, PagesAreNeverSharedAsPrefixes) {

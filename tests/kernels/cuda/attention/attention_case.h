@@ -28,6 +28,7 @@ class AttentionCase {
     keys_.assign(cache, std::numeric_limits<float>::quiet_NaN());
     values_ = keys_;
     query_.assign(size_t(capacity_) * width(), 1.0f);
+    sink_query_ = query_;
     Fill(seed);
     int tokens = 0;
     for (const TestSpan& span : spans_) {
@@ -56,6 +57,13 @@ class AttentionCase {
       });
     }
     std::fill(query_.begin(), query_.end(), 0.0f);
+    std::fill(sink_query_.begin(), sink_query_.end(), 0.0f);
+    Upload();
+  }
+
+  // Makes the queries for the sinks those for the window.
+  void UseOneQuery() {
+    sink_query_ = query_;
     Upload();
   }
 
@@ -70,6 +78,8 @@ class AttentionCase {
                   device_values_->data()};
     args.query_heads = shape_.query_heads;
     args.window = shape_.window;
+    args.sinks = shape_.sinks;
+    args.sink_query = device_sink_query_->data();
     args.causal = shape_.causal;
     args.scale = scale();
     args.scratch = scratch_->data();
@@ -142,6 +152,7 @@ class AttentionCase {
     size_t row = i - span.earlier;
     for (size_t before = 0; before < b; ++before) row += spans_[before].new_rows();
     std::copy_n(query_.begin() + row * width(), width(), plain.query_.begin());
+    std::copy_n(sink_query_.begin() + row * width(), width(), plain.sink_query_.begin());
     plain.Upload();
     return plain;
   }
@@ -197,6 +208,8 @@ class AttentionCase {
       const size_t row_elements = size_t(shape_.kv_heads) * shape_.head_dim;
       const std::vector<float> query = Rounded(dtype_, RandomFloats(rows * width(), own + 1, 1.5f));
       std::copy(query.begin(), query.end(), query_.begin() + row * width());
+      const std::vector<float> other = Rounded(dtype_, RandomFloats(rows * width(), own + 4, 1.5f));
+      std::copy(other.begin(), other.end(), sink_query_.begin() + row * width());
       row += rows;
       const std::vector<float> keys = Rounded(dtype_, RandomFloats(tokens * row_elements, own + 2));
       const std::vector<float> values =
@@ -246,6 +259,7 @@ class AttentionCase {
 
   void Upload() {
     device_query_ = std::make_unique<Typed>(dtype_, query_);
+    device_sink_query_ = std::make_unique<Typed>(dtype_, sink_query_);
     device_keys_ = std::make_unique<Typed>(dtype_, keys_);
     device_values_ = std::make_unique<Typed>(dtype_, values_);
   }
@@ -254,9 +268,10 @@ class AttentionCase {
   DType dtype_;
   int pages_ = 0, used_ = 0, capacity_ = 0, chunks_ = 0;
   std::vector<TestSpan> spans_;
-  std::vector<float> query_, keys_, values_;  // [R, H, D]; keys and values [pages, G, 16, D]
+  // [R, H, D]; keys and values [pages, G, 16, D]
+  std::vector<float> query_, sink_query_, keys_, values_;
   std::unique_ptr<TestRows> rows_;
-  std::unique_ptr<Typed> device_query_, device_keys_, device_values_;
+  std::unique_ptr<Typed> device_query_, device_sink_query_, device_keys_, device_values_;
   std::unique_ptr<OnDevice<float>> scratch_;
 };
 

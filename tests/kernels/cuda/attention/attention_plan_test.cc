@@ -115,8 +115,10 @@ TEST(AttentionScratchTest, SizeIsWithinTheDocumentedLimits) {
 TEST(AttentionScheduleTest, TheOrderOfBlocksAndThreadsDoesNotChangeBits) {
   auto stream = Stream::Create();
   ASSERT_TRUE(stream.ok());
+  AttentionShape sinks = {"", 4, 1, 64, {{300, 6, Form::kTree}, {0, 20, Form::kChain}}, 60};
+  sinks.sinks = 5;
   for (const AttentionShape& shape :
-       {AttentionShape{"", 4, 1, 64, {{1000, 1, Form::kTree}, {600, 7, Form::kTree}}},
+       {sinks, AttentionShape{"", 4, 1, 64, {{1000, 1, Form::kTree}, {600, 7, Form::kTree}}},
         AttentionShape{"", 2, 2, 128, {{900, 40, Form::kTree}, {31, 3, Form::kChain}}, 700},
         AttentionShape{"", 1, 1, 256, {{400, 20, Form::kTree}}}}) {
     AttentionCase step(shape, DType::kBF16);

@@ -28,6 +28,7 @@ struct AttentionShape {
   int window = 0;
   bool causal = false;
   bool large = false;  // Too slow on the emulator: only a GPU runs it.
+  int sinks = 0;
 };
 
 namespace shapes {

@@ -23,7 +23,8 @@ bool Sees(const AttentionShape& shape, const TestSpan& span, int i, int key) {
   };
   const int row = key - span.cached;
   const int at = row < 0 ? key : position(row);
-  if (shape.window > 0 && at <= position(i) - shape.window) return false;
+  const bool outside = shape.window > 0 && at <= position(i) - shape.window;
+  if (outside && at >= shape.sinks) return false;
   if (row < 0) return true;
   if (span.mask == RowMask::kFull && !shape.causal) return true;
   if (span.mask != RowMask::kAncestors) return row <= i;
@@ -69,6 +70,26 @@ TEST_P(DeviceAttentionShapeTest, EachRowSeesItsKeysAndNoOthers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, DeviceAttentionShapeTest, testing::ValuesIn(AttentionShapes()),
+                         [](const auto& shape) { return shape.param.name; });
+
+// Sinks that meet the window, lie far before it, fill more than a tile, and are rows of the step
+// themselves.
+std::vector<AttentionShape> SinkShapes() {
+  const auto with = [](AttentionShape shape, int sinks, int window) {
+    shape.sinks = sinks;
+    shape.window = window;
+    return shape;
+  };
+  return {
+      with({"SinksAfterALongText", 4, 1, 64, {{400, 20, Form::kTree}}}, 4, 100),
+      with({"SinksAsTheWindowFills", 2, 2, 64, {{30, 12, Form::kTree}}}, 3, 30),
+      with({"SinksInTheTree", 4, 2, 64, {{1, 12, Form::kTree}, {5, 3, Form::kPath}}}, 4, 6),
+      with({"ManySinks", 3, 1, 128, {{300, 9, Form::kTree}, {20, 90, Form::kTree}}}, 100, 50),
+      with({"SinksOfAPrompt", 2, 1, 64, {{0, 150, Form::kChain}, {100, 70, Form::kChain}}}, 5, 60),
+      with({"SinksOfALaterRound", 2, 1, 64, {{126, 30, Form::kTree, 14}}}, 4, 64),
+      with({"SinksOfWideHeads", 3, 1, 256, {{90, 5, Form::kTree}}}, 2, 40)};
+}
+INSTANTIATE_TEST_SUITE_P(Sinks, DeviceAttentionShapeTest, testing::ValuesIn(SinkShapes()),
                          [](const auto& shape) { return shape.param.name; });
 
 // Shapes whose keys are divided into chunks. The block that finishes last merges them.
@@ -148,6 +169,26 @@ TEST_P(ExactAttentionTest, EveryRowHasTheBitsOfPlainDecodingOfItsPath) {
 }
 INSTANTIATE_TEST_SUITE_P(Shapes, ExactAttentionTest, testing::ValuesIn(ExactShapes()),
                          [](const auto& shape) { return shape.param.name; });
+INSTANTIATE_TEST_SUITE_P(Sinks, ExactAttentionTest, testing::ValuesIn(SinkShapes()),
+                         [](const auto& shape) { return shape.param.name; });
+
+// Sinks and window are then all keys of the row.
+TEST_F(DeviceAttentionTest, SinksWithTheQueryOfTheWindowAreFullAttention) {
+  AttentionShape shape = {"", 2, 1, 64, {{90, 7, Form::kTree}}};
+  for (const DType dtype : {DType::kBF16, DType::kF32}) {
+    const std::vector<float> expected = AttentionCase(shape, dtype).Expected();
+    AttentionShape sinks = shape;
+    sinks.sinks = 80;
+    sinks.window = 17;
+    AttentionCase step(sinks, dtype);
+    EXPECT_NE(Run(step), expected) << "the sinks have another query";
+    step.UseOneQuery();
+    const std::vector<float> actual = Run(step);
+    for (size_t i = 0; i < actual.size(); ++i) {
+      ASSERT_NEAR(actual[i], expected[i], dtype == DType::kF32 ? 1e-5f : 1e-2f) << i;
+    }
+  }
+}
 
 // With `causal`, the rows of a block see the same keys as the rows of a chain.
 TEST_F(DeviceAttentionTest, AChainGivesTheSameBitsUnderEveryMask) {
