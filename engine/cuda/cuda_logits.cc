@@ -91,6 +91,50 @@ void CudaLogits::Rank(const Ranking& ranking) {
       stream_);
 }
 
+absl::Status CudaLogits::ReserveScores(size_t rows, size_t candidates) {
+  const auto reserve = [](size_t bytes, Memory& memory) -> absl::Status {
+    if (memory.bytes() >= bytes) return absl::OkStatus();
+    ASSIGN_OR_RETURN(memory, Memory::OnHost(2 * bytes, "log-probabilities"));
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(reserve(rows * sizeof(kernels::cuda::ScoredToken), scored_));
+  RETURN_IF_ERROR(reserve(rows * sizeof(float), chosen_));
+  RETURN_IF_ERROR(reserve(rows * candidates * sizeof(int32_t), top_tokens_));
+  return reserve(rows * candidates * sizeof(float), top_log_probs_);
+}
+
+absl::StatusOr<std::vector<TokenLogprobs>> CudaLogits::Score(absl::Span<const Scored> scored) {
+  int candidates = 1;
+  for (const Scored& entry : scored) candidates = std::max(candidates, entry.top);
+  candidates = std::min(candidates, max_candidates());
+  RETURN_IF_ERROR(ReserveScores(scored.size(), candidates));
+  for (size_t i = 0; i < scored.size(); ++i) {
+    scored_.as<kernels::cuda::ScoredToken>()[i] = {scored[i].row, scored[i].token};
+  }
+  kernels::cuda::TopKArgs args;
+  args.logits = values_.as<float>();
+  args.tokens = top_tokens_.as<int32_t>();
+  args.log_probs = top_log_probs_.as<float>();
+  args.scratch = rank_scratch_.as<void>();
+  args.rows = static_cast<int>(scored.size());
+  args.vocabulary = vocabulary_;
+  args.candidates = candidates;
+  args.scored = scored_.as<kernels::cuda::ScoredToken>();
+  args.chosen = chosen_.as<float>();
+  if (args.rows > 0) kernels::cuda::TopK(args, stream_);
+  RETURN_IF_ERROR(stream_.Synchronize());
+  std::vector<TokenLogprobs> results(scored.size());
+  for (size_t i = 0; i < scored.size(); ++i) {
+    results[i].chosen = args.chosen[i];
+    const int32_t* const tokens = args.tokens + i * candidates;
+    const float* const log_probs = args.log_probs + i * candidates;
+    for (int k = 0; k < std::min(scored[i].top, candidates) && tokens[k] >= 0; ++k) {
+      results[i].top.emplace_back(tokens[k], log_probs[k]);
+    }
+  }
+  return results;
+}
+
 void CudaLogits::Scale(int rows, float factor, float cap) {
   kernels::cuda::Scale({values_.as<float>(), rows, vocabulary_, factor, cap}, stream_);
 }

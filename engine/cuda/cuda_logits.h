@@ -29,6 +29,7 @@ class CudaLogits final : public Logits {
   int max_candidates() const override {
     return std::min(vocabulary_, kernels::cuda::kMaxCandidates);
   }
+  absl::StatusOr<std::vector<TokenLogprobs>> Score(absl::Span<const Scored> scored) override;
   absl::StatusOr<float*> Row(int row) override;
 
  private:
@@ -41,6 +42,8 @@ class CudaLogits final : public Logits {
   [[nodiscard]] absl::Status Mask(const LogitEdits& edits);
   // Makes `memory` hold `bytes`. Its contents are lost if it grows.
   [[nodiscard]] absl::Status Reserve(size_t bytes, Memory& memory);
+  // Makes the host memory of Score hold `rows` rows with `candidates` tokens each.
+  [[nodiscard]] absl::Status ReserveScores(size_t rows, size_t candidates);
   // Copies host memory to `memory`, which grows if it must.
   template <typename T>
   [[nodiscard]] absl::Status Send(const std::vector<T>& values, Memory& memory);
@@ -60,6 +63,8 @@ class CudaLogits final : public Logits {
   Memory sets_, masked_;   // Those of kernels::cuda::MaskArgs.
   Memory kept_;            // [rows kept, V]
   std::vector<int> kept_rows_;
+  // Host memory of Score: [n], [n], [n, K], [n, K].
+  Memory scored_, chosen_, top_tokens_, top_log_probs_;
 };
 
 }  // namespace bastion::nn

@@ -65,4 +65,28 @@ void HostLogits::Rank(const Ranking& ranking) {
                        *host_.pool);
 }
 
+absl::StatusOr<std::vector<TokenLogprobs>> HostLogits::Score(absl::Span<const Scored> scored) {
+  std::vector<TokenLogprobs> results;
+  for (const Scored& entry : scored) results.push_back(ScoreRow(entry));
+  return results;
+}
+
+TokenLogprobs HostLogits::ScoreRow(const Scored& scored) const {
+  const float* const logits = At(scored.row);
+  const int candidates = std::clamp(scored.top, 1, vocabulary_);
+  std::vector<TokenId> tokens(candidates);
+  std::vector<float> values(candidates);
+  host_.backend->top_k({logits, nullptr, tokens.data(), values.data(), 1, vocabulary_, candidates},
+                       *host_.pool);
+  TokenLogprobs result;
+  if (tokens[0] < 0) {  // Too many logits of the row are NaN.
+    result.chosen = values[0];
+    return result;
+  }
+  result.chosen = logits[scored.token] - logits[tokens[0]] + values[0];
+  const int wanted = std::min(scored.top, candidates);
+  for (int i = 0; i < wanted; ++i) result.top.emplace_back(tokens[i], values[i]);
+  return result;
+}
+
 }  // namespace bastion::nn

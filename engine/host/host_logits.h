@@ -21,10 +21,13 @@ class HostLogits final : public Logits {
   void Scale(int rows, float factor, float cap) override;
   void CopyRows(int rows, float* to) override;
   int max_candidates() const override { return vocabulary_; }
+  absl::StatusOr<std::vector<TokenLogprobs>> Score(absl::Span<const Scored> scored) override;
   absl::StatusOr<float*> Row(int row) override { return At(row); }
 
  private:
   [[nodiscard]] float* At(int row) const { return values_ + int64_t{row} * vocabulary_; }
+
+  [[nodiscard]] TokenLogprobs ScoreRow(const Scored& scored) const;
 
   struct Edited {
     float* logit = nullptr;

@@ -196,6 +196,17 @@ class Logits {
   virtual void Rank(const Ranking& ranking) = 0;
   [[nodiscard]] virtual int max_candidates() const = 0;
 
+  // A token of a row, and how many of the row's most probable tokens are wanted as well.
+  struct Scored {
+    int row = 0;
+    TokenId token = 0;
+    int top = 0;  // At most max_candidates() are returned.
+  };
+  // The log-probabilities for each entry, under the softmax of the row as it is. A row with NaNs
+  // may have NaN and no tokens. Waits.
+  [[nodiscard]] virtual absl::StatusOr<std::vector<TokenLogprobs>> Score(
+      absl::Span<const Scored> scored) = 0;
+
   // Multiplies the logits of the first `rows` rows by `factor` and caps them (kernels::ScaleArgs).
   virtual void Scale(int rows, float factor, float cap) = 0;
   // Copies the first `rows` rows to host memory [rows, V].

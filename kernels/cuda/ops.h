@@ -302,10 +302,19 @@ struct ChooseArgs {
 void Choose(const ChooseArgs& args, Stream& stream);
 [[nodiscard]] size_t ChooseScratchBytes(int rows);
 
-// The drafter's candidates (TopKArgs in kernels/ops/ops.h). REQUIRES: candidates <= kMaxCandidates.
+// A row of logits, and one of its tokens.
+struct ScoredToken {
+  int32_t row;
+  int32_t token;
+};
+
+// The drafter's candidates, or the log-probabilities of a text (TopKArgs in kernels/ops/ops.h).
+// With `scored`, row r of the results is that of row scored[r].row of the logits, and the
+// log-probability of its token is computed too. REQUIRES: candidates <= kMaxCandidates; with
+// `scored`, neither `coupling` nor `ids`. A row with NaNs gives NaNs and ids of −1.
 inline constexpr int kMaxCandidates = 1024;
 struct TopKArgs {
-  const int32_t* rows_used = nullptr;
+  const int32_t* rows_used = nullptr;    // [1], or null: all rows are used
   const float* logits = nullptr;         // [R, V]
   const ChoiceRule* coupling = nullptr;  // [R] or null; rows with temperature 0 are not coupled
   int32_t* tokens = nullptr;             // [R, K]; may be host memory
@@ -315,6 +324,8 @@ struct TopKArgs {
   int vocabulary = 0;                    // V
   int candidates = 0;                    // K
   const int32_t* ids = nullptr;          // [V] or null
+  const ScoredToken* scored = nullptr;   // [R] or null; may be host memory
+  float* chosen = nullptr;               // [R], with `scored`; may be host memory
 };
 void TopK(const TopKArgs& args, Stream& stream);
 [[nodiscard]] size_t TopKScratchBytes(int rows, int vocabulary);

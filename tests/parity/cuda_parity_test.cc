@@ -261,8 +261,12 @@ class Lockstep {
                Floats(cpu_.target->KeptFeatures(s), DType::kF32), kTolerance);
     ASSERT_EQ(actual.logprobs.size(), expected.logprobs.size());
     for (size_t i = 0; i < expected.logprobs.size(); ++i) {
-      EXPECT_NEAR(actual.logprobs[i].chosen, expected.logprobs[i].chosen, 1e-3);
+      EXPECT_NEAR(actual.logprobs[i].chosen, expected.logprobs[i].chosen, 1e-4);
       ASSERT_EQ(actual.logprobs[i].top.size(), expected.logprobs[i].top.size());
+      for (size_t k = 0; k < expected.logprobs[i].top.size(); ++k) {
+        EXPECT_EQ(actual.logprobs[i].top[k].first, expected.logprobs[i].top[k].first);
+        EXPECT_NEAR(actual.logprobs[i].top[k].second, expected.logprobs[i].top[k].second, 1e-4);
+      }
     }
   }
 

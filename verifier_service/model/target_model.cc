@@ -16,6 +16,7 @@ namespace bastion::verifier {
 namespace {
 
 using kernels::WalkResult;
+using Outcomes = std::vector<absl::StatusOr<Acceptance>>;  // One per tree.
 
 class TargetModel final : public Target {
  public:
@@ -24,9 +25,8 @@ class TargetModel final : public Target {
 
   void WakeUp() override { device().Wake(); }
   absl::Status SetFeatureLayers(const std::vector<int>& layers) override;
-  absl::StatusOr<std::vector<absl::StatusOr<Acceptance>>> Verify(const nn::RowBatch& batch,
-                                                                 absl::Span<const TreeRows> trees,
-                                                                 TimingTrace& trace) override;
+  absl::StatusOr<Outcomes> Verify(const nn::RowBatch& batch, absl::Span<const TreeRows> trees,
+                                  TimingTrace& trace) override;
   absl::Span<const char> KeptFeatures(int index) const override {
     const size_t row = step_->feature_row_bytes();
     return {kept_features_.as<char>() + kept_begins_[index] * row,
@@ -68,7 +68,9 @@ class TargetModel final : public Target {
   // Copies the features kept by the last commit to the shared memory, if there is room for
   // `max_kept` rows.
   void ShareKept(int rows, int max_kept);
-  [[nodiscard]] absl::StatusOr<Acceptance> ReadTree(int index, const TreeRows& rows);
+  [[nodiscard]] absl::StatusOr<Acceptance> ReadTree(int index, int first_row) const;
+  // Adds the log-probabilities that requests ask for: those of the unedited logits.
+  void AddLogprobs(absl::Span<const TreeRows> trees, Outcomes& outcomes);
   void UpdateKeptBegins(const nn::RowBatch& batch, absl::Span<const TreeRows> trees);
   // Waits until the features of the accepted rows and of the prompts' rows are in host memory.
   [[nodiscard]] absl::Status KeepFeatures(const nn::RowBatch& batch,
@@ -224,23 +226,38 @@ absl::Status TargetModel::RunStep(const nn::RowBatch& batch, absl::Span<const Tr
   return absl::OkStatus();
 }
 
-absl::StatusOr<Acceptance> TargetModel::ReadTree(int index, const TreeRows& rows) {
+absl::StatusOr<Acceptance> TargetModel::ReadTree(int index, int first_row) const {
   const WalkResult& result = walked(index);
   if (result.path_length < 0) return NanLogits();
-  const int32_t* const path = paths_.host.as<int32_t>() + rows.first_row;
+  const int32_t* const path = paths_.host.as<int32_t>() + first_row;
   Acceptance acceptance;
   for (int i = 0; i < result.path_length; ++i) acceptance.path.push_back(NodeIndex::Of(path[i]));
   acceptance.next = result.next;
-  if (rows.sampling->logprobs) {
-    step_->logits().Restore();
-    ASSIGN_OR_RETURN(
-        acceptance.logprobs,
-        LogprobsOf(
-            device().host(),
-            [&](NodeIndex node) { return step_->logits().Row(rows.first_row + node.value()); },
-            step_->logits().vocabulary(), rows, acceptance));
-  }
   return acceptance;
+}
+
+void TargetModel::AddLogprobs(absl::Span<const TreeRows> trees, Outcomes& outcomes) {
+  std::vector<nn::Logits::Scored> scored;
+  const auto wants = [&](size_t i) { return outcomes[i].ok() && trees[i].sampling->logprobs; };
+  for (size_t i = 0; i < trees.size(); ++i) {
+    if (!wants(i)) continue;
+    const auto rows = ScoredRows(trees[i], *outcomes[i]);
+    scored.insert(scored.end(), rows.begin(), rows.end());
+  }
+  if (scored.empty()) return;
+  step_->logits().Restore();
+  auto results = step_->logits().Score(scored);
+  size_t next = 0;
+  for (size_t i = 0; i < trees.size(); ++i) {
+    if (!wants(i)) continue;
+    if (!results.ok()) {
+      outcomes[i] = results.status();
+      continue;
+    }
+    for (int k = 0; k < outcomes[i]->committed_length(); ++k) {
+      outcomes[i]->logprobs.push_back(std::move((*results)[next++]));
+    }
+  }
 }
 
 void TargetModel::UpdateKeptBegins(const nn::RowBatch& batch, absl::Span<const TreeRows> trees) {
@@ -284,8 +301,8 @@ absl::Status TargetModel::KeepFeatures(const nn::RowBatch& batch,
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<absl::StatusOr<Acceptance>>> TargetModel::Verify(
-    const nn::RowBatch& batch, absl::Span<const TreeRows> trees, TimingTrace& trace) {
+absl::StatusOr<Outcomes> TargetModel::Verify(const nn::RowBatch& batch,
+                                             absl::Span<const TreeRows> trees, TimingTrace& trace) {
   RETURN_IF_ERROR(RunStep(batch, trees, trace));
   StopWatch watch;
   if (!trees.empty()) {
@@ -294,11 +311,12 @@ absl::StatusOr<std::vector<absl::StatusOr<Acceptance>>> TargetModel::Verify(
     ShareKept(rows, MaxKept(trees) + batch.rows() - RowCount(trees));
   }
   device().Rest();
-  std::vector<absl::StatusOr<Acceptance>> outcomes;
+  Outcomes outcomes;
   outcomes.reserve(trees.size());
   for (size_t i = 0; i < trees.size(); ++i) {
-    outcomes.push_back(ReadTree(static_cast<int>(i), trees[i]));
+    outcomes.push_back(ReadTree(static_cast<int>(i), trees[i].first_row));
   }
+  AddLogprobs(trees, outcomes);
   UpdateKeptBegins(batch, trees);
   RETURN_IF_ERROR(KeepFeatures(batch, trees));
   trace.commit = watch.Lap();

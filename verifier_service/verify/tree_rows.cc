@@ -1,31 +1,6 @@
 #include "verifier_service/verify/tree_rows.h"
 
-#include <algorithm>
-
-#include "common/base/status.h"
-#include "kernels/ops/backend.h"
-
 namespace bastion::verifier {
-namespace {
-
-TokenLogprobs LogprobsOfRow(const nn::HostKernels& host, const float* logits, int vocabulary,
-                            TokenId chosen, int wanted) {
-  const int candidates = std::clamp(wanted, 1, vocabulary);
-  std::vector<TokenId> tokens(candidates);
-  std::vector<float> values(candidates);
-  host.backend->top_k({logits, nullptr, tokens.data(), values.data(), 1, vocabulary, candidates},
-                      *host.pool);
-  TokenLogprobs result;
-  if (tokens[0] < 0) {  // Too many logits of the row are NaN.
-    result.chosen = values[0];
-    return result;
-  }
-  result.chosen = logits[chosen] - logits[tokens[0]] + values[0];
-  for (int i = 0; i < wanted; ++i) result.top.emplace_back(tokens[i], values[i]);
-  return result;
-}
-
-}  // namespace
 
 int RowCount(absl::Span<const TreeRows> trees) {
   int rows = 0;
@@ -53,24 +28,16 @@ std::vector<kernels::ChoiceRule> RulesOf(absl::Span<const TreeRows> trees, int r
   return rules;
 }
 
-absl::StatusOr<std::vector<TokenLogprobs>> LogprobsOf(const nn::HostKernels& host,
-                                                      LogitsOfNode logits_of, int vocabulary,
-                                                      const TreeRows& tree,
-                                                      const Acceptance& acceptance) {
-  std::vector<TokenLogprobs> result;
+std::vector<nn::Logits::Scored> ScoredRows(const TreeRows& tree, const Acceptance& acceptance) {
+  const int top = tree.sampling->logprobs.value_or(0);
+  std::vector<nn::Logits::Scored> scored;
   NodeIndex from = 0;
-  const auto add = [&](TokenId chosen) -> absl::Status {
-    ASSIGN_OR_RETURN(const float* const logits, logits_of(from));
-    result.push_back(
-        LogprobsOfRow(host, logits, vocabulary, chosen, tree.sampling->logprobs.value_or(0)));
-    return absl::OkStatus();
-  };
   for (const NodeIndex node : acceptance.path) {
-    RETURN_IF_ERROR(add(tree.tree->token(node)));
+    scored.push_back({tree.first_row + from.value(), tree.tree->token(node), top});
     from = node;
   }
-  RETURN_IF_ERROR(add(acceptance.next));
-  return result;
+  scored.push_back({tree.first_row + from.value(), acceptance.next, top});
+  return scored;
 }
 
 }  // namespace bastion::verifier

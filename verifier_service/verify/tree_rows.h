@@ -4,13 +4,11 @@
 
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/stages/draft_tree.h"
 #include "common/stages/stage_data.h"
-#include "engine/model/engine_options.h"
+#include "engine/model/device.h"
 #include "engine/model/page_pool.h"
 #include "kernels/ops/ops.h"
 #include "verifier_service/verify/token_history.h"
@@ -46,17 +44,10 @@ struct TreeRows {
 [[nodiscard]] std::vector<kernels::ChoiceRule> RulesOf(absl::Span<const TreeRows> trees,
                                                        int row_count);
 
-// Returns the unedited logits [V] after a node. They stay valid until the next call.
-using LogitsOfNode = absl::FunctionRef<absl::StatusOr<float*>(NodeIndex node)>;
-
-// Returns one entry per committed token: the accepted nodes and `acceptance.next`. Each has the
-// token's log-probability under the unedited logits. If the request asks for them, it also has
-// those of the most probable tokens. The errors of `logits_of`.
-[[nodiscard]] absl::StatusOr<std::vector<TokenLogprobs>> LogprobsOf(const nn::HostKernels& host,
-                                                                    LogitsOfNode logits_of,
-                                                                    int vocabulary,
-                                                                    const TreeRows& tree,
-                                                                    const Acceptance& acceptance);
+// [committed tokens] What the log-probabilities of a tree's outcome are computed from: the row from
+// which each accepted node and `acceptance.next` were chosen, and the token.
+[[nodiscard]] std::vector<nn::Logits::Scored> ScoredRows(const TreeRows& tree,
+                                                         const Acceptance& acceptance);
 
 }  // namespace bastion::verifier
 

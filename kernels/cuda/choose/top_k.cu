@@ -1,8 +1,10 @@
-// The drafter's top candidates, with one block per row. A block does not sort its row. It makes two
-// passes over the row (select.h) and sorts the few remaining tokens in shared memory.
+// The drafter's top candidates, or the log-probabilities of a text, with one block per row. A block
+// does not sort its row. It makes two passes over the row (select.h) and sorts the few remaining
+// tokens in shared memory.
 //
 // If the drafter is coupled to the choice, another kernel first computes the values that the choice
 // would compare. That kernel uses the whole GPU, because the noise costs far more than the passes.
+#include "common/base/check.h"
 #include "kernels/cuda/choose/noise.h"
 #include "kernels/cuda/choose/select.h"
 #include "kernels/cuda/choose/survivors.h"
@@ -124,27 +126,37 @@ SIMT_DEVICE RowStatistics Rank(const Tokens& row, int candidates, SelectMemory& 
   return statistics;
 }
 
+// The values to rank for row `row` of the results.
+SIMT_DEVICE const float* ValuesOf(const TopKKernelArgs& args, int row) {
+  if (IsCoupled(args.top_k, row)) return args.noisy + static_cast<int64_t>(row) * args.stride;
+  const int from = args.top_k.scored == nullptr ? row : args.top_k.scored[row].row;
+  return args.top_k.logits + static_cast<int64_t>(from) * args.top_k.vocabulary;
+}
+
 SIMT_KERNEL(kSelectThreads, 1)
 void TopKKernel(TopKKernelArgs args) {
   BeginKernel();
   const int row = Block().x, candidates = args.top_k.candidates;
-  if (row >= args.top_k.rows_used[0]) return;
+  if (args.top_k.rows_used != nullptr && row >= args.top_k.rows_used[0]) return;
   auto& memory = *reinterpret_cast<SelectMemory*>(DynamicShared());
-  const float* values = IsCoupled(args.top_k, row)
-                            ? args.noisy + static_cast<int64_t>(row) * args.stride
-                            : args.top_k.logits + static_cast<int64_t>(row) * args.top_k.vocabulary;
+  const float* values = ValuesOf(args, row);
   const RowStatistics statistics =
       Rank({values, nullptr, args.top_k.vocabulary}, candidates, memory);
   const bool has_nan = statistics.highest != statistics.highest;
+  const auto log_prob = [&](float value) {
+    return has_nan ? statistics.highest
+                   : Min(0.0f, value - statistics.highest - statistics.log_sum);
+  };
+  if (args.top_k.scored != nullptr && ThreadIndex() == 0) {
+    args.top_k.chosen[row] = log_prob(values[args.top_k.scored[row].token]);
+  }
   for (int k = ThreadIndex(); k < candidates; k += BlockThreads()) {
     const int64_t to = static_cast<int64_t>(row) * candidates + k;
     const int32_t column = TokenOf(memory.list[k]);
     args.top_k.tokens[to] = has_nan                     ? -1
                             : args.top_k.ids == nullptr ? column
                                                         : args.top_k.ids[column];
-    args.top_k.log_probs[to] =
-        has_nan ? statistics.highest
-                : Min(0.0f, ValueOf(memory.list[k]) - statistics.highest - statistics.log_sum);
+    args.top_k.log_probs[to] = log_prob(ValueOf(memory.list[k]));
   }
 }
 
@@ -153,6 +165,7 @@ int Stride(int vocabulary) { return (vocabulary + 3) / 4 * 4; }
 }  // namespace
 
 void TopK(const TopKArgs& args, Stream& stream) {
+  CHECK(args.scored == nullptr || (args.coupling == nullptr && args.ids == nullptr));
   TopKKernelArgs kernel_args = {args};
   kernel_args.stride = Stride(args.vocabulary);
   kernel_args.noisy = static_cast<float*>(args.scratch);

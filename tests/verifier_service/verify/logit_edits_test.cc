@@ -161,45 +161,48 @@ TEST_F(LogitEditsTest, EveryRowOfATreeChoosesAsIfItsPathWereCommitted) {
   }
 }
 
-TEST_F(LogitEditsTest, LogprobsAreThoseOfTheUneditedLogits) {
+TEST_F(LogitEditsTest, LogprobsOfAPathAreThoseOfTheRowsBeforeItsTokens) {
   DraftTree tree(/*root=*/4);
+  tree.Add(0, 1, -2.0f);
   const NodeIndex child = tree.Add(0, 2, -1.0f);
-  std::vector<float> logits = {0, 1, 2, 3, /*row 1:*/ 5, 0, 0, 0};
   SamplingParams sampling = {{1.0f, 1, 2, 0.5f}, 2.0f};
   sampling.logprobs = 2;
   TokenHistory history;
-  constexpr int kVocabulary = 4;
-  const auto computed =
-      LogprobsOf(device_.device->host(),
-                 [&](NodeIndex node) { return logits.data() + node.value() * kVocabulary; },
-                 kVocabulary, {&tree, 0, 0, &sampling, &history}, {{child}, /*next=*/3});
-  ASSERT_TRUE(computed.ok()) << computed.status();
-  const std::vector<TokenLogprobs>& logprobs = *computed;
-  ASSERT_EQ(logprobs.size(), 2u);
+  const auto scored =
+      ScoredRows({&tree, 0, /*first_row=*/5, &sampling, &history}, {{child}, /*next=*/3});
+  ASSERT_EQ(scored.size(), 2u);
+  EXPECT_EQ(std::tuple(scored[0].row, scored[0].token, scored[0].top), std::tuple(5, 2, 2));
+  EXPECT_EQ(std::tuple(scored[1].row, scored[1].token, scored[1].top), std::tuple(7, 3, 2));
+}
+
+TEST_F(LogitEditsTest, LogprobsAreThoseOfTheSoftmaxOfTheRow) {
+  nn::HostLogits memory(device_.device->host(), 4);
+  const std::vector<float> logits = {0, 1, 2, 3, /*row 1:*/ 5, 0, 0, 0};
+  std::copy(logits.begin(), logits.end(), memory.Reserve(2));
+  const std::vector<TokenLogprobs> logprobs = *memory.Score({{0, 2, 2}, {1, 3, 9}, {0, 0, 0}});
+  ASSERT_EQ(logprobs.size(), 3u);
   const double first = std::log(1 + std::exp(1) + std::exp(2) + std::exp(3));
   EXPECT_NEAR(logprobs[0].chosen, 2 - first, 1e-5);
   EXPECT_THAT(logprobs[0].top,
               ElementsAre(Pair(3, FloatNear(static_cast<float>(3 - first), 1e-5f)),
                           Pair(2, FloatNear(static_cast<float>(2 - first), 1e-5f))));
   EXPECT_NEAR(logprobs[1].chosen, -std::log(std::exp(5) + 3), 1e-5);
+  EXPECT_EQ(logprobs[1].top.size(), 4u) << "the vocabulary has no more tokens";
   EXPECT_EQ(logprobs[1].top[0].first, 0);
+  EXPECT_NEAR(logprobs[2].chosen, -first, 1e-5);
+  EXPECT_TRUE(logprobs[2].top.empty());
 }
 
 // The top list of such a row has no tokens, and the first of them was looked up at index -1.
 TEST_F(LogitEditsTest, LogprobsOfARowWithNanLogitsAreEmpty) {
-  const DraftTree tree(/*root=*/4);
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  std::vector<float> logits = {nan, 1, nan, nan};
-  SamplingParams sampling;
-  sampling.logprobs = 3;
-  TokenHistory history;
-  const auto logprobs =
-      LogprobsOf(device_.device->host(), [&](NodeIndex) { return logits.data(); },
-                 /*vocabulary=*/4, {&tree, 0, 0, &sampling, &history}, {{}, /*next=*/1});
-  ASSERT_TRUE(logprobs.ok()) << logprobs.status();
-  ASSERT_EQ(logprobs->size(), 1u);
-  EXPECT_TRUE(std::isnan((*logprobs)[0].chosen));
-  EXPECT_TRUE((*logprobs)[0].top.empty());
+  nn::HostLogits memory(device_.device->host(), 4);
+  const std::vector<float> logits = {nan, 1, nan, nan};
+  std::copy(logits.begin(), logits.end(), memory.Reserve(1));
+  const std::vector<TokenLogprobs> logprobs = *memory.Score({{0, /*token=*/1, 3}});
+  ASSERT_EQ(logprobs.size(), 1u);
+  EXPECT_TRUE(std::isnan(logprobs[0].chosen));
+  EXPECT_TRUE(logprobs[0].top.empty());
 }
 
 }  // namespace

@@ -148,5 +148,73 @@ TEST_F(DeviceTopKTest, RepeatedLaunchesGiveTheSameBits) {
   ExpectSameCandidatesOverLaunches(RandomRaces(Uncoupled(3), 5000, 10), 64, *stream_);
 }
 
+// Log-probabilities of the rows and tokens `scored`.
+struct Scores {
+  std::vector<float> chosen;
+  Candidates top;
+};
+
+Scores DeviceScores(const Races& races, const std::vector<ScoredToken>& scored, int count,
+                    Stream& stream) {
+  const size_t rows = scored.size();
+  const OnDevice<float> logits(races.logits), chosen(rows), log_probs(rows * count);
+  const OnDevice<ScoredToken> list(scored);
+  const OnDevice<int32_t> tokens(rows * count);
+  TopKArgs args;
+  args.logits = logits.data();
+  args.tokens = tokens.data();
+  args.log_probs = log_probs.data();
+  args.rows = static_cast<int>(rows);
+  args.vocabulary = races.vocabulary();
+  args.candidates = count;
+  args.scored = list.data();
+  args.chosen = chosen.data();
+  TopK(args, stream);
+  EXPECT_TRUE(stream.Synchronize().ok());
+  return {chosen.Read(), {tokens.Read(), log_probs.Read()}};
+}
+
+TEST_F(DeviceTopKTest, ScoresTheTokensOfAListOfRows) {
+  const Races races = RandomRaces(Uncoupled(4), 5003, 41, 3.0f, 0.25f);
+  const Candidates expected = OracleCandidates(races, 20);
+  const std::vector<ScoredToken> scored = {{3, 5002}, {1, 0}, {3, 17}};
+  const Scores actual = DeviceScores(races, scored, 20, *stream_);
+  for (size_t i = 0; i < scored.size(); ++i) {
+    const float* const row = races.logits.data() + size_t(scored[i].row) * races.vocabulary();
+    const size_t first = size_t(scored[i].row) * 20;
+    EXPECT_NEAR(actual.chosen[i],
+                row[scored[i].token] - row[expected.tokens[first]] + expected.log_probs[first],
+                1e-4f);
+    for (size_t k = 0; k < 20; ++k) {
+      EXPECT_EQ(actual.top.tokens[i * 20 + k], expected.tokens[first + k]);
+      EXPECT_NEAR(actual.top.log_probs[i * 20 + k], expected.log_probs[first + k], 1e-4f);
+    }
+  }
+}
+
+TEST_F(DeviceTopKTest, AScoreDoesNotDependOnTheOtherRowsOrTheNumberOfCandidates) {
+  const Races races = RandomRaces(Uncoupled(6), 9001, 42);
+  std::vector<ScoredToken> scored;
+  for (int32_t row = 5; row >= 0; --row) scored.push_back({row, 1000 * row});
+  const Scores all = DeviceScores(races, scored, 20, *stream_);
+  for (size_t i = 0; i < scored.size(); ++i) {
+    for (const int count : {1, 7}) {
+      const Scores one = DeviceScores(races, {scored[i]}, count, *stream_);
+      EXPECT_TRUE(SameBits(one.chosen.data(), all.chosen.data() + i, 1));
+      EXPECT_TRUE(SameBits(one.top.log_probs.data(), all.top.log_probs.data() + i * 20, count));
+    }
+  }
+}
+
+TEST_F(DeviceTopKTest, AScoreOfExcludedOrDamagedLogitsIsNotANumberToTrust) {
+  Races races = RandomRaces(Uncoupled(2), 300, 43);
+  races.logits[7] = kMasked;
+  races.logits[300] = kNan;
+  const Scores scores = DeviceScores(races, {{0, 7}, {1, 8}}, 2, *stream_);
+  EXPECT_EQ(scores.chosen[0], kMasked);
+  EXPECT_TRUE(std::isnan(scores.chosen[1]));
+  EXPECT_EQ(scores.top.tokens[2], -1);
+}
+
 }  // namespace
 }  // namespace bastion::kernels::cuda
