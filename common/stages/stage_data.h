@@ -189,7 +189,9 @@ struct TargetInfo {
   int kv_tokens = 0;    // Capacity of the KV cache, all sequences together.
   int page_tokens = 0;  // Tokens of a page. A sequence occupies whole pages.
   // Hexadecimal digits that differ between models, also between two checkpoints of one shape
-  // (hub::Checkpoint::Identity). Empty: the verifier states none.
+  // (hub::Checkpoint::Identity). On a GPU, the family of the GPU and the way of its products
+  // follow, as in "3f…-cuda-sm90-exact": two verifiers of one identity give the same bits if they
+  // are exact. Empty: the verifier states none.
   std::string identity = {};
   bool takes_masks = false;  // The verifier applies VerifyItem::masks.
 };

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "engine/cuda/cuda_activations.h"
 #include "engine/cuda/cuda_logits.h"
@@ -28,6 +29,10 @@ class CudaDevice final : public Device {
   CudaDevice(Gpu gpu, const HostKernels& host) : Device(host), gpu_(std::move(gpu)) {}
 
   std::string Describe() const override { return gpu_.info.name; }
+  std::string DescribeSums(const Formats& formats) const override {
+    const bool exact = gpu_.products->AreExact(formats);
+    return absl::StrCat(gpu_.info.family, "-", exact ? "exact" : "cublaslt");
+  }
   bool on_host() const override { return false; }
   absl::Status Supports(const hub::ModelConfig& config,
                         const EngineOptions& options) const override;

@@ -105,6 +105,11 @@ absl::Status Products::Convert(const kernels::SourceMatrix& from, Device::Elemen
   return absl::OkStatus();
 }
 
+bool Products::AreExact(const Formats& formats) const {
+  const Kernel* const kernel = KernelOf(formats.weights);
+  return !options_.library_products && kernel != nullptr && kernel->input == DType::kBF16;
+}
+
 bool Products::IsExact(const Matrix& matrix) const {
   return !options_.library_products && KernelOf(matrix.format)->input == DType::kBF16 &&
          kernels::cuda::ProductSupports(matrix.columns);

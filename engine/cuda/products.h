@@ -30,6 +30,8 @@ class Products {
 
   // INVALID_ARGUMENT unless there are products of weights and activations in these formats.
   [[nodiscard]] static absl::Status Support(const Formats& formats);
+  // Whether products in these formats are the project's own, for all matrices that it supports.
+  [[nodiscard]] bool AreExact(const Formats& formats) const;
   // The functions of Device.
   [[nodiscard]] static size_t MatrixBytes(WeightFormat format, int rows, int columns);
   [[nodiscard]] absl::Status Pack(absl::Span<const kernels::SourceMatrix> parts, const Matrix& to,

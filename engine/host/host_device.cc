@@ -59,6 +59,7 @@ class HostDevice final : public Device {
     return absl::StrCat(ProcessorName(), ", ", host().pool->threads(), " threads, ",
                         host().backend->describe());
   }
+  std::string DescribeSums(const Formats& /*formats*/) const override { return ""; }
   bool on_host() const override { return true; }
   absl::Status Supports(const hub::ModelConfig& config,
                         const EngineOptions& options) const override;

@@ -251,6 +251,9 @@ class Device {
   // ---- what it is ----
   // A description for logs.
   [[nodiscard]] virtual std::string Describe() const = 0;
+  // Names the order of sums in models of `formats`. Devices with one name give a step the same
+  // bits, if it says that products are exact. Empty on the host.
+  [[nodiscard]] virtual std::string DescribeSums(const Formats& formats) const = 0;
   // Whether its memory is the host's.
   [[nodiscard]] virtual bool on_host() const = 0;
   // INVALID_ARGUMENT or UNIMPLEMENTED if models of `config` cannot run here with `options`.

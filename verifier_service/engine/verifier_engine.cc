@@ -105,6 +105,8 @@ Engine::Engine(const VerifierOptions& options, std::unique_ptr<Target> target, s
   info_.kv_tokens = target_->pages().total_pages() * kernels::kPageTokens;
   info_.page_tokens = kernels::kPageTokens;
   info_.identity = std::move(identity);
+  const std::string sums = target_->device().DescribeSums(formats);
+  if (!sums.empty()) absl::StrAppend(&info_.identity, "-", sums);
   info_.takes_masks = true;
 }
 

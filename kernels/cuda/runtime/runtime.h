@@ -22,6 +22,8 @@ struct DeviceInfo {
   std::string uuid;  // 16 bytes, the same in every process.
   int ordinal = 0;
   int capability = 0;  // 90 is compute capability 9.0.
+  // Devices of one family give a kernel the same bits: "cuda-sm90", or "emulated".
+  std::string family;
   int multiprocessors = 0;
   size_t memory_bytes = 0;
   size_t free_bytes = 0;

@@ -287,6 +287,7 @@ absl::StatusOr<DeviceInfo> OpenDevice(int ordinal) {
   info.uuid.assign(properties.uuid.bytes, sizeof properties.uuid.bytes);
   info.ordinal = ordinal;
   info.capability = 10 * properties.major + properties.minor;
+  info.family = absl::StrCat("cuda-sm", info.capability);
   if (info.capability < kMinCapability) {
     return absl::FailedPreconditionError(
         absl::StrCat(info.name, " has compute capability ", properties.major, ".", properties.minor,

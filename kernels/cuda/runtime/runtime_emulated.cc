@@ -104,6 +104,7 @@ absl::StatusOr<DeviceInfo> OpenDevice(int ordinal) {
   info.name = "emulator";
   info.uuid = "bastion emulator";
   info.capability = 90;
+  info.family = "emulated";
   info.multiprocessors = 4;
   info.memory_bytes = info.free_bytes = kMemoryBytes;
   info.cache_bytes = size_t{1} << 20;
