@@ -11,7 +11,7 @@ from gpu_tests import kernels
 from program_output import differing_text
 from runner import DEMO, Failed, NotRun, ServiceSettings, Stopped, demo_prompts, pair_flags
 
-SWEEPS = ("device", "gemm", "product", "attention", "choose", "rowwise")
+SWEEPS = ("device", "gemm", "product", "attention", "experts", "choose", "rowwise")
 QUICK_POLICIES = "ar,chain,fixed:4,fixed:16,bastion,adaptive,default"
 POLICIES = "ar,chain,fixed:4,fixed:16,fixed:32,fixed:64,fixed:128,fixed:256,fixed:512,fixed:1024,bastion,adaptive,default"
 MAX_ROWS = 1025  # The largest fixed size and the root.

@@ -89,7 +89,13 @@ class CudaActivations final : public Activations {
   // The product, and the kernel that rotates and stores its result. Sets the inputs of `project`.
   void ProjectQkv(const Matrix& matrix, const Products::Rows& product,
                   kernels::cuda::QkvArgs& project);
-  [[nodiscard]] kernels::cuda::ExpertProductArgs ProductOf(const Matrix& matrices) const;
+  // Chooses experts for the normed rows, and groups the rows by expert.
+  void Route(const kernels::Rows& rows, const ExpertArgs& args);
+  // The products of the grouped rows, with the rows x[sources], or x without sources. In bf16, the
+  // result is y, or the activation if that is not null.
+  void MultiplyExperts(const Matrix& matrices, const void* x, const int32_t* sources, float* y,
+                       void* activation);
+  void MultiplyExpertsF32(const Matrix& matrices, const void* x, const int32_t* sources, float* y);
   [[nodiscard]] int kv_width() const { return dims_.kv_heads * dims_.head_dim; }
   [[nodiscard]] int query_width() const { return dims_.query_heads * dims_.head_dim; }
 
@@ -117,7 +123,9 @@ class CudaActivations final : public Activations {
   Memory router_logits_, weights_;              // [R, E], [R, k]
   Memory experts_, begins_, sources_, places_;  // [R, k], [E + 1], [R k], [R, k]
   Memory outputs_;                              // [R k, C]; gate_up_ [R k, 2 I] and activation_ too
+  Memory tiles_, route_counts_;                 // [expert_tiles_], [2]
   Memory touched_;                              // [L], host memory
+  int expert_tiles_ = 0;
 };
 
 }  // namespace bastion::nn

@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cuda/product/expert_product.h"
 #include "kernels/cuda/product/sums.h"
 #include "kernels/cuda/runtime/runtime.h"
 #include "kernels/ops/ops.h"
@@ -165,40 +166,37 @@ struct AddBiasArgs {
 };
 void AddBias(const AddBiasArgs& args, Stream& stream);
 
-// The experts of each row and their weights. REQUIRES: experts_total <= kMaxExperts.
+// The experts of each row and their weights. Then groups the choices of the rows in use by expert:
+// expert e gets the places [begins[e], begins[e + 1]), in the order of the rows. The choices of
+// padding rows get place −1. REQUIRES: experts_total <= kMaxExperts.
 inline constexpr int kMaxExperts = 512;
-using kernels::RouteArgs;
-void Route(const RouteArgs& args, Stream& stream);
-
-// Groups the choices of the rows in use by expert: expert e gets the places [begins[e],
-// begins[e + 1]), in the order of the rows. The choices of padding rows get place −1.
-struct GroupArgs {
+struct GroupedRouteArgs {
+  kernels::RouteArgs route;
   StepRows rows;
-  const int32_t* experts = nullptr;  // [R, k]
-  int32_t* begins = nullptr;         // [E + 1]
-  int32_t* sources = nullptr;        // [R k]: the row of each place
-  int32_t* places = nullptr;         // [R, k]: the place of each choice
-  int32_t* touched = nullptr;        // [1], may be host memory: how many experts have places
-  int experts_total = 0;             // E
-  int chosen = 0;                    // k
+  int32_t* begins = nullptr;      // [E + 1]
+  int32_t* sources = nullptr;     // [R k]: the row of each place
+  int32_t* places = nullptr;      // [R, k]: the place of each choice
+  int32_t* touched = nullptr;     // [1], may be host memory: how many experts have places
+  ExpertRows* tiles = nullptr;    // [MaxExpertTiles(…)]: the places, for ExpertProduct
+  int32_t* tile_count = nullptr;  // [1]
+  uint32_t* arrived = nullptr;    // [1]; the caller zeroes it once
 };
-void Group(const GroupArgs& args, Stream& stream);
+void Route(const GroupedRouteArgs& args, Stream& stream);
 
 // y[place] = x[sources[place]] Wᵀ for every place of a group, with the matrix of the group's
-// expert. Each output is one sum in a fixed order. REQUIRES: K is a multiple of 8, and x and the
-// weights are aligned to 16 bytes.
-struct ExpertProductArgs {
-  const void* x = nullptr;           // [R, K] of dtype; [R k, K] without sources
+// expert, in fp32; expert_product.h has the products in bf16. Each output is one sum in a fixed
+// order. REQUIRES: K is a multiple of 4, and x and the weights are aligned to 16 bytes.
+struct ExpertProductF32Args {
+  const float* x = nullptr;          // [R, K]; [R k, K] without sources
   const int32_t* sources = nullptr;  // [R k], or null: place p has row p of x.
-  const void* weight = nullptr;      // [E, N, K] of dtype
+  const float* weight = nullptr;     // [E, N, K]
   const int32_t* begins = nullptr;   // [E + 1]
   float* y = nullptr;                // [R k, N]
-  DType dtype = DType::kF32;
-  int experts_total = 0;  // E
-  int columns = 0;        // N
-  int depth = 0;          // K
+  int experts_total = 0;             // E
+  int columns = 0;                   // N
+  int depth = 0;                     // K
 };
-void ExpertProduct(const ExpertProductArgs& args, Stream& stream);
+void ExpertProductF32(const ExpertProductF32Args& args, Stream& stream);
 
 // As in kernels/ops/ops.h. Places below 0 are skipped.
 using kernels::CombineArgs;

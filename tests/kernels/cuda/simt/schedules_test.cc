@@ -65,6 +65,47 @@ TEST_P(SchedulesTest, ProductsDoNotDependOnTheSchedule) {
   EXPECT_TRUE(SameBits(now.data(), first->data(), now.size()));
 }
 
+TEST_P(SchedulesTest, ExpertsDoNotDependOnTheSchedule) {
+  constexpr int kRows = 70, kExperts = 5, kChosen = 2, kColumns = 136, kDepth = 136;
+  const TestRows rows({{0, RowMask::kCausal, ChainParents(kRows), std::vector<int32_t>(5), {}}},
+                      kRows, 1);
+  const OnDevice<float> logits(RandomFloats(kRows * kExperts, 36)), weights(kRows * kChosen);
+  const OnDevice<int32_t> experts(kRows * kChosen), begins(kExperts + 1), sources(kRows * kChosen);
+  const OnDevice<int32_t> places(kRows * kChosen), counts(size_t{3});
+  const OnDevice<ExpertRows> tiles(MaxExpertTiles(kRows, kChosen, kExperts), ExpertRows{});
+  const OnDevice<uint32_t> arrived(size_t{1});
+  Route({{logits.data(), experts.data(), weights.data(), kRows, kExperts, kChosen, true},
+         rows.rows(),
+         begins.data(),
+         sources.data(),
+         places.data(),
+         counts.data(),
+         tiles.data(),
+         counts.data() + 1,
+         arrived.data()},
+        *stream_);
+  const OnDevice<uint16_t> x(ToBf16(RandomFloats(kRows * kDepth, 37)));
+  const OnDevice<uint16_t> matrices(ToBf16(RandomFloats(kExperts * kColumns * kDepth, 38)));
+  const OnDevice<float> y(kRows * kChosen * kColumns);
+  ExpertProductArgs args;
+  args.x = x.data();
+  args.sources = sources.data();
+  args.weight = matrices.data();
+  args.tiles = tiles.data();
+  args.tile_count = counts.data() + 1;
+  args.tile_capacity = 7;
+  args.chosen = kChosen;
+  args.columns = kColumns;
+  args.depth = kDepth;
+  args.y = y.data();
+  ExpertProduct(args, PlanExperts(args, device_), *stream_);
+  Finish();
+  static const auto* const first_sources = new std::vector<int32_t>(sources.Read());
+  static const auto* const first = new std::vector<float>(y.Read());
+  EXPECT_EQ(sources.Read(), *first_sources);
+  EXPECT_TRUE(SameBits(y.Read().data(), first->data(), first->size()));
+}
+
 INSTANTIATE_TEST_SUITE_P(Seeds, SchedulesTest, testing::Values(0, 1, 2, 3));
 
 }  // namespace
