@@ -25,10 +25,15 @@ struct RowResult {
   uint32_t unused;
 };
 
+// The scratch memory of a row. The places of rows do not depend on the number of rows.
+struct RowScratch {
+  RowResult result;
+  TruncationRow truncation;  // Valid if the rule of the row truncates.
+};
+
 struct ChooseKernelArgs {
   ChooseArgs choose;
-  RowResult* results = nullptr;          // [R]
-  const Survivors* survivors = nullptr;  // [R], valid for rows whose rule truncates
+  RowScratch* rows = nullptr;  // [R]
 };
 
 // The tokens of one row that one block processes.
@@ -89,6 +94,10 @@ class GumbelRace {
  private:
   SIMT_DEVICE void Step(int x) {
     const FourValues logits = section_.Load(x);
+    bool in_race = false;
+    SIMT_UNROLL
+    for (int i = 0; i < 4; ++i) in_race = in_race || logits.value[i] > -Infinity();
+    if (Ballot(in_race) == 0) return;  // Truncation leaves few warps that need noise.
     const NoiseWords words = DrawWords(rule_, static_cast<uint32_t>(x) / kNoiseTokens);
     bool may_win[4], any = false;
     SIMT_UNROLL
@@ -136,7 +145,7 @@ class GumbelRace {
 // Merges the block's best entry into the row's result. Called by one thread per block. The last
 // block of the row writes the token.
 SIMT_DEVICE void MergeIntoRow(const ChooseKernelArgs& args, int row, Entry best) {
-  RowResult& result = args.results[row];
+  RowResult& result = args.rows[row].result;
   AtomicMax(&result.best, best);
   FenceDevice();
   if (AtomicAdd(&result.arrived, 1u) + 1 < static_cast<uint32_t>(Blocks().y)) return;
@@ -157,7 +166,7 @@ void ChooseKernel(ChooseKernelArgs args) {
   section.logits = args.choose.logits + static_cast<int64_t>(row) * section.vocabulary;
   section.begin = Block().y * kBlockTokens;
   section.end = Min(section.begin + kBlockTokens, section.vocabulary);
-  section.survivors = SurvivorsOf(rule, args.survivors, row);
+  section.survivors = SurvivorsOf(rule, args.rows[row].truncation.survivors);
   Entry best = rule.temperature > 0 ? GumbelRace(section, rule).Run() : BestLogit(section);
   best = BestOfWarp(best);
   auto* partial = reinterpret_cast<Entry*>(DynamicShared());
@@ -172,18 +181,16 @@ void ChooseKernel(ChooseKernelArgs args) {
 
 void Choose(const ChooseArgs& args, Stream& stream) {
   ChooseKernelArgs kernel_args = {args};
-  kernel_args.results = static_cast<RowResult*>(args.scratch);
-  auto* survivors = reinterpret_cast<Survivors*>(kernel_args.results + args.rows);
-  kernel_args.survivors = survivors;
-  Truncate({args.rows_used, args.logits, args.rules, survivors, args.rows, args.vocabulary},
+  kernel_args.rows = static_cast<RowScratch*>(args.scratch);
+  char* const truncation = static_cast<char*>(args.scratch) + offsetof(RowScratch, truncation);
+  Truncate({args.rows_used, args.logits, args.rules, truncation, sizeof(RowScratch), args.rows,
+            args.vocabulary},
            stream);
   const int blocks = (args.vocabulary + kBlockTokens - 1) / kBlockTokens;
   Launch(stream, ChooseKernel, {{args.rows, blocks}, kThreads, kThreads / kWarp * sizeof(Entry)},
          kernel_args);
 }
 
-size_t ChooseScratchBytes(int rows) {
-  return static_cast<size_t>(rows) * (sizeof(RowResult) + sizeof(Survivors));
-}
+size_t ChooseScratchBytes(int rows) { return static_cast<size_t>(rows) * sizeof(RowScratch); }
 
 }  // namespace bastion::kernels::cuda

@@ -16,9 +16,9 @@ SIMT_DEVICE bool Truncates(const ChoiceRule& rule) {
   return rule.temperature > 0 && (rule.top_k > 0 || rule.top_p < 1 || rule.min_p > 0);
 }
 
-// The survivors of `row`. All tokens survive if the rule does not truncate.
-SIMT_DEVICE Survivors SurvivorsOf(const ChoiceRule& rule, const Survivors* survivors, int row) {
-  return Truncates(rule) ? survivors[row] : Survivors{-simt::Infinity(), INT32_MAX};
+// The survivors of a row. All tokens survive if the rule does not truncate.
+SIMT_DEVICE Survivors SurvivorsOf(const ChoiceRule& rule, const Survivors& survivors) {
+  return Truncates(rule) ? survivors : Survivors{-simt::Infinity(), INT32_MAX};
 }
 SIMT_DEVICE bool Survives(float logit, int32_t token, const Survivors& survivors) {
   return logit > survivors.min_logit ||

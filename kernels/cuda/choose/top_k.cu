@@ -23,10 +23,18 @@ static_assert(kNoiseTokens == 4);  // A thread of NoiseKernel processes four tok
 
 struct TopKKernelArgs {
   TopKArgs top_k;
-  float* noisy = nullptr;                // [R, stride], the values of coupled rows
-  const Survivors* survivors = nullptr;  // [R], valid for coupled rows whose rule truncates
-  int stride = 0;                        // V rounded up to a multiple of four
+  char* scratch = nullptr;  // R rows: a TruncationRow, and the noisy values of a coupled row [V].
+  size_t stride = 0;        // Bytes from one row to the next, a multiple of 16.
+
+  // Valid for coupled rows whose rule truncates.
+  [[nodiscard]] SIMT_DEVICE const Survivors& SurvivorsAt(int row) const {
+    return reinterpret_cast<const TruncationRow*>(scratch + row * stride)->survivors;
+  }
+  [[nodiscard]] SIMT_DEVICE float* NoisyAt(int row) const {
+    return reinterpret_cast<float*>(scratch + row * stride + sizeof(TruncationRow));
+  }
 };
+static_assert(sizeof(TruncationRow) % 16 == 0);
 
 SIMT_DEVICE bool IsCoupled(const TopKArgs& args, int row) {
   return args.coupling != nullptr && args.coupling[row].temperature > 0;
@@ -58,7 +66,7 @@ void NoiseKernel(TopKKernelArgs args) {
   const int vocabulary = args.top_k.vocabulary;
   if (row >= args.top_k.rows_used[0] || !IsCoupled(args.top_k, row) || x >= vocabulary) return;
   const ChoiceRule rule = args.top_k.coupling[row];
-  const Survivors survivors = SurvivorsOf(rule, args.survivors, row);
+  const Survivors survivors = SurvivorsOf(rule, args.SurvivorsAt(row));
   const FourValues logits =
       LoadFour(args.top_k.logits + static_cast<int64_t>(row) * vocabulary, x, vocabulary);
   const NoiseWords words = WordsOf(args.top_k, rule, x);
@@ -70,7 +78,7 @@ void NoiseKernel(TopKKernelArgs args) {
     noisy.word[i] =
         AsBits(out ? -Infinity() : logit / rule.temperature + GumbelEstimate(words.word[i]));
   }
-  StoreBytes16(args.noisy + static_cast<int64_t>(row) * args.stride + x, noisy);
+  StoreBytes16(args.NoisyAt(row) + x, noisy);
 }
 
 // Sorts list [count], best entry first. REQUIRES: count is a power of two.
@@ -128,7 +136,7 @@ SIMT_DEVICE RowStatistics Rank(const Tokens& row, int candidates, SelectMemory& 
 
 // The values to rank for row `row` of the results.
 SIMT_DEVICE const float* ValuesOf(const TopKKernelArgs& args, int row) {
-  if (IsCoupled(args.top_k, row)) return args.noisy + static_cast<int64_t>(row) * args.stride;
+  if (IsCoupled(args.top_k, row)) return args.NoisyAt(row);
   const int from = args.top_k.scored == nullptr ? row : args.top_k.scored[row].row;
   return args.top_k.logits + static_cast<int64_t>(from) * args.top_k.vocabulary;
 }
@@ -160,29 +168,29 @@ void TopKKernel(TopKKernelArgs args) {
   }
 }
 
-int Stride(int vocabulary) { return (vocabulary + 3) / 4 * 4; }
+// Values of a row, a multiple of four.
+int PaddedValues(int vocabulary) { return (vocabulary + 3) / 4 * 4; }
+size_t RowBytes(int vocabulary) {
+  return sizeof(TruncationRow) + PaddedValues(vocabulary) * sizeof(float);
+}
 
 }  // namespace
 
 void TopK(const TopKArgs& args, Stream& stream) {
   CHECK(args.scored == nullptr || (args.coupling == nullptr && args.ids == nullptr));
   TopKKernelArgs kernel_args = {args};
-  kernel_args.stride = Stride(args.vocabulary);
-  kernel_args.noisy = static_cast<float*>(args.scratch);
-  auto* survivors =
-      reinterpret_cast<Survivors*>(kernel_args.noisy + int64_t{args.rows} * kernel_args.stride);
-  kernel_args.survivors = survivors;
+  kernel_args.scratch = static_cast<char*>(args.scratch);
+  kernel_args.stride = RowBytes(args.vocabulary);
   if (args.coupling != nullptr) {
-    Truncate({args.rows_used, args.logits, args.coupling, survivors, args.rows, args.vocabulary},
+    Truncate({args.rows_used, args.logits, args.coupling, kernel_args.scratch, kernel_args.stride,
+              args.rows, args.vocabulary},
              stream);
-    const int blocks = (kernel_args.stride / 4 + kNoiseThreads - 1) / kNoiseThreads;
+    const int blocks = (PaddedValues(args.vocabulary) / 4 + kNoiseThreads - 1) / kNoiseThreads;
     Launch(stream, NoiseKernel, {{args.rows, blocks}, kNoiseThreads}, kernel_args);
   }
   Launch(stream, TopKKernel, {{args.rows}, kSelectThreads, sizeof(SelectMemory)}, kernel_args);
 }
 
-size_t TopKScratchBytes(int rows, int vocabulary) {
-  return static_cast<size_t>(rows) * (Stride(vocabulary) * sizeof(float) + sizeof(Survivors));
-}
+size_t TopKScratchBytes(int rows, int vocabulary) { return rows * RowBytes(vocabulary); }
 
 }  // namespace bastion::kernels::cuda

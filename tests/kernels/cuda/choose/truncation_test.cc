@@ -26,17 +26,24 @@ class TruncationTest : public DeviceTest {
     }
     return survives;
   }
+  static bool Truncates(const ChoiceRule& rule) {
+    return rule.temperature > 0 && (rule.top_k > 0 || rule.top_p < 1 || rule.min_p > 0);
+  }
   void ExpectOracleSurvivors(const Races& races) {
     const OnDevice<float> logits(races.logits);
     const OnDevice<ChoiceRule> rules(races.rules);
     const OnDevice<int32_t> used(1, races.rows());
-    const OnDevice<Survivors> found(races.rows(), Survivors{kMasked, INT32_MAX});
-    Truncate(
-        {used.data(), logits.data(), rules.data(), found.data(), races.rows(), races.vocabulary()},
-        *stream_);
+    const OnDevice<TruncationRow> found(races.rows(), TruncationRow{});
+    Truncate({used.data(), logits.data(), rules.data(), reinterpret_cast<char*>(found.data()),
+              sizeof(TruncationRow), races.rows(), races.vocabulary()},
+             *stream_);
     Finish();
     const std::vector<bool> expected = OracleSurvivors(races);
-    const std::vector<Survivors> actual = found.Read();
+    std::vector<Survivors> actual;
+    for (const TruncationRow& row : found.Read()) {
+      actual.push_back(Truncates(races.rules[actual.size()]) ? row.survivors
+                                                             : Survivors{kMasked, INT32_MAX});
+    }
     for (size_t i = 0; i < expected.size(); ++i) {
       const size_t row = i / races.vocabulary(), token = i % races.vocabulary();
       const bool survives = races.logits[i] > actual[row].min_logit ||
