@@ -17,21 +17,29 @@ LAYERS_8B = 36
 BAR_CONTEXT = 2048  # Cached tokens, in the bars `decode` and `verify`.
 FULL_SHAPE = "the Qwen3-8B shape"
 
+# Dense bf16 products, in FLOP/s, by a part of the GPU's name.
+BF16_RATES = {"H100": 989e12, "H200": 989e12}
+# `default` under load: at least these ratios to plain decoding, by live requests.
+LOAD_RATIOS = {1: 3.2, 4: 2.4, 16: 1.9, 64: 1.2}
+
 BARS = [
     Bar("tests", "kernel and engine tests that failed or did not run", 0, "", at_most=True),
-    Bar("decode", "plain step, Qwen3-8B shape: share of the bandwidth bound", 0.80, "%", needs=FULL_SHAPE),
-    Bar("attention_long", "attention, 32 rows after 32768 tokens: share of the memory bandwidth", 0.70, "%"),
-    Bar("attention_short", "attention, 32 rows after 2048 tokens: time of one layer", 9.0, "µs", at_most=True),
+    Bar("decode", "plain step, Qwen3-8B shape: share of the bandwidth bound", 0.78, "%", needs=FULL_SHAPE),
+    Bar("decode_4b", "plain step, Qwen3-4B shape: share of the bandwidth bound", 0.68, "%", needs=FULL_SHAPE),
+    Bar("attention_long", "attention, 32 rows after 32768 tokens: share of the memory bandwidth", 0.58, "%"),
+    Bar("attention_long_one", "attention, 1 row after 32768 tokens: share of the memory bandwidth", 0.72, "%"),
     Bar("attention_one", "attention, 1 row after 2048 tokens: time of one layer", 6.8, "µs", at_most=True),
+    Bar("attention_short", "attention, 32 rows after 2048 tokens: time of one layer", 11.0, "µs", at_most=True),
     Bar("attention_many", "attention, 64 rows after 2048 tokens: time of one layer", 15.0, "µs", at_most=True),
     Bar(
         "verify",
         "verify of 64 rows, relative to one row, Qwen3-8B shape after 2048 tokens",
-        1.15,
+        1.27,
         "×",
         at_most=True,
         needs=FULL_SHAPE,
     ),
+    Bar("prompts", "products of 2048 rows, Qwen3-8B shape: share of the bf16 rate", 0.60, "%"),
     Bar(
         "adaptive",
         "`adaptive`, relative to the best of `bastion` and the fixed budgets, Qwen3-8B shape (3 % is noise)",
@@ -39,6 +47,14 @@ BARS = [
         "×",
         needs=FULL_SHAPE,
     ),
+    Bar("default", "`default`, relative to plain decoding, Qwen3-8B shape, one request", 3.5, "×", needs=FULL_SHAPE),
+    *(
+        Bar(f"load_{live}", f"`default` at {live} live requests, relative to plain decoding", ratio, "×", needs=FULL_SHAPE)
+        for live, ratio in LOAD_RATIOS.items()
+    ),
+    Bar("load_plain", "`adaptive` and `default` under load, relative to plain decoding: the lowest", 0.99, "×"),
+    Bar("load_best", "`default` under load, relative to the best other policy: the lowest", 0.98, "×"),
+    Bar("services", "`default` through services, relative to in process, Qwen3-8B shape", 0.92, "×", needs=FULL_SHAPE),
     Bar("exact_bf16", "prompts whose answer differs from plain decoding, 8B shape in bf16, in process", 0, "", at_most=True),
     Bar("exact", "prompts whose answer from the services differs from plain decoding, demo pair in fp32", 0, "", at_most=True),
 ]
@@ -59,6 +75,7 @@ def load(raw: Path) -> dict:
         else {},
         "roofline": by_folder("roofline_", "roofline.json"),
         "decode": by_folder("decode_", "results.json"),
+        "load": by_folder("load_", "results.json"),
         "services": by_folder("services_", "results.json"),
     }
 
@@ -109,30 +126,100 @@ def failed_tests(found: dict) -> dict | None:
     return measured(total, f"{sum(result.get('passed', 0) for result in results)} passed, {len(found['kernels'])} programs")
 
 
-def measured_bars(found: dict) -> dict[str, dict | None]:
-    """The measured values, by the key of the bar."""
-    bars = {"tests": failed_tests(found)}
-    eight = found["roofline"].get("8b", {})
-    plain, tree = forward(eight, 1, BAR_CONTEXT), forward(eight, 64, BAR_CONTEXT)
-    if plain:
-        bars["decode"] = measured(
-            plain["bound_seconds"] / plain["seconds"], f"after {BAR_CONTEXT} tokens, {1e3 * plain['seconds']:.2f} ms"
-        )
-    if plain and tree:
-        bars["verify"] = measured(tree["seconds"] / plain["seconds"], f"{1e3 * tree['seconds']:.2f} ms")
-    if long := figure(found, "attention", "over 32768", 32):
-        bars["attention_long"] = measured(long.get("share_of_memory", 0.0), f"{long['us']:.1f} µs")
+def tokens_per_second(results: dict, name: str) -> float | None:
+    """The tokens per second of a policy over all its prompts. None if it did not run."""
+    for policy in results.get("policies", []):
+        if policy["policy"] == name and policy["prompts"]:
+            tokens = sum(len(prompt["output_token_ids"]) for prompt in policy["prompts"])
+            return tokens / sum(prompt["seconds"] for prompt in policy["prompts"])
+    return None
+
+
+def bf16_share(found: dict) -> dict | None:
+    """The rate of the products of 2048 rows of a layer of the 8B shape, relative to what the GPU can multiply."""
+    rate = next((rate for name, rate in BF16_RATES.items() if name in device_name(found)), None)
+    entries = [
+        entry
+        for entry in found["sweep"].get("figures", [])
+        if entry["part"] == "product" and entry["rows"] == 2048 and "Qwen3-8B" in entry["work"] and "head" not in entry["work"]
+    ]
+    if rate is None or not entries:
+        return None
+    micros = sum(entry["us"] for entry in entries)
+    flops = sum(entry["tflops"] * 1e12 * entry["us"] for entry in entries) / micros
+    return measured(flops / rate, f"{flops / 1e12:.0f} TFLOP/s")
+
+
+def load_bars(results: dict) -> dict[str, dict | None]:
+    """The bars of closed loops. Each ratio is the median over the rounds."""
+    bars: dict[str, dict | None] = {}
+    plain, best = [], []
+    for level in results["levels"]:
+        ratios = {arm["policy"]: arm["ratio_to_ar"]["median"] for arm in level["arms"] if arm.get("ratio_to_ar")}
+        live = level["concurrency"]
+        plain += [(ratios[name], f"{name} at {live}") for name in ("adaptive", "default") if name in ratios]
+        if "default" not in ratios:
+            continue
+        bars[f"load_{live}"] = measured(ratios["default"])
+        if others := {name: ratio for name, ratio in ratios.items() if name != "default"}:
+            other = max(others, key=lambda name: others[name])
+            best.append((ratios["default"] / others[other], f"{other} at {live}"))
+    for key, values in (("load_plain", plain), ("load_best", best)):
+        if values:
+            bars[key] = measured(*min(values))
+    return bars
+
+
+def kernel_bars(found: dict) -> dict[str, dict | None]:
+    """The bars of the sweep."""
+    bars = {"prompts": bf16_share(found)}
+    for key, rows in (("attention_long", 32), ("attention_long_one", 1)):
+        if long := figure(found, "attention", "over 32768", rows):
+            bars[key] = measured(long.get("share_of_memory", 0.0), f"{long['us']:.1f} µs")
     for key, rows in (("attention_one", 1), ("attention_short", 32), ("attention_many", 64)):
         if short := figure(found, "attention", f"over {BAR_CONTEXT}", rows):
             bars[key] = measured(short["us"])
-    if ratios := relative_to_papers(found["decode"].get("8b", {"policies": []})):
+    return bars
+
+
+def step_bars(found: dict) -> dict[str, dict | None]:
+    """The bars of plain steps and of verifies."""
+    bars: dict[str, dict | None] = {}
+    for key, size in (("decode", "8b"), ("decode_4b", "4b")):
+        if plain := forward(found["roofline"].get(size, {}), 1, BAR_CONTEXT):
+            note = f"after {BAR_CONTEXT} tokens, {1e3 * plain['seconds']:.2f} ms"
+            bars[key] = measured(plain["bound_seconds"] / plain["seconds"], note)
+    eight = found["roofline"].get("8b", {})
+    plain, tree = forward(eight, 1, BAR_CONTEXT), forward(eight, 64, BAR_CONTEXT)
+    if plain and tree:
+        bars["verify"] = measured(tree["seconds"] / plain["seconds"], f"{1e3 * tree['seconds']:.2f} ms")
+    return bars
+
+
+def policy_bars(found: dict) -> dict[str, dict | None]:
+    """The bars of policies with one request, and of texts."""
+    bars: dict[str, dict | None] = {}
+    decode = found["decode"].get("8b", {"policies": []})
+    if ratios := relative_to_papers(decode):
         best = min(ratios, key=lambda policy: ratios[policy])
         bars["adaptive"] = measured(ratios[best], best)
+    plain, default = tokens_per_second(decode, "ar"), tokens_per_second(decode, "default")
+    if plain and default:
+        bars["default"] = measured(default / plain, f"{default:.0f} tokens/s")
+    through = tokens_per_second(found["services"].get("8b", {}), "default")
+    if default and through:
+        bars["services"] = measured(through / default, f"{through:.0f} tokens/s")
     for key, results in (("exact", found["services"].get("demo")), ("exact_bf16", found["decode"].get("8b"))):
         if results:
             differing = differing_prompts(results)
             bars[key] = measured(len({name for names in differing.values() for name in names}), ", ".join(differing))
     return bars
+
+
+def measured_bars(found: dict) -> dict[str, dict | None]:
+    """The measured values, by the key of the bar."""
+    loads = load_bars(found["load"]["8b"]) if "8b" in found["load"] else {}
+    return {"tests": failed_tests(found)} | step_bars(found) | kernel_bars(found) | policy_bars(found) | loads
 
 
 def judge_all(found: dict) -> list[Verdict]:

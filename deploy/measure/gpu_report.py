@@ -19,6 +19,7 @@ import gpu_figures as figures
 import plots
 import report
 from bars import Verdict
+from loads import LoadArm, add_levels, loads_table
 from program_output import contexts, forward, load_json, policies, predictions, row_ratios, target_forwards
 from report import number, percent, policies_table, table
 
@@ -126,6 +127,13 @@ def shares_table(shares: list[dict]) -> str:
     return table(["Qwen3-8B shape after 2048 tokens", *(f"{share['rows']} rows" for share in shares)], rows)
 
 
+def load_table(results: dict) -> str:
+    """System throughput by live requests."""
+    arms: dict[str, LoadArm] = {}
+    add_levels(arms, "bastion", results)
+    return loads_table(list(arms.values()), arms["bastion ar"])
+
+
 def pair_name(size: str, machine: dict) -> str:
     """The name of a pair in headings."""
     if size == "demo":
@@ -149,6 +157,8 @@ def sections(found: dict) -> list[str]:
             "Verify times of all policies, predicted and measured:",
             predictions_table(predictions(results)),
         ]
+    for size, results in found["load"].items():
+        parts += [f"## Under load in process, {name(size)}", load_table(results)]
     for size, results in found["services"].items():
         parts += [f"## Through three services, {name(size)}", policies_table(policies(results))]
     shares = [share for rows in SHARES_OF_ROWS if (share := figures.kernel_shares(found, rows))]
@@ -214,6 +224,7 @@ def numbers(found: dict, verdicts: list[Verdict]) -> dict:
         "roofline": found["roofline"],
         "policies": rows("decode"),
         "predictions": {size: predictions(results) for size, results in found["decode"].items()},
+        "load": {size: results["levels"] for size, results in found["load"].items()},
         "services": rows("services"),
         "kernel_shares": [share for count in SHARES_OF_ROWS if (share := figures.kernel_shares(found, count))],
     }

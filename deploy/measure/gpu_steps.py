@@ -11,9 +11,11 @@ from gpu_tests import kernels
 from program_output import differing_text
 from runner import DEMO, Failed, NotRun, ServiceSettings, Stopped, demo_prompts, pair_flags
 
-SWEEPS = ("device", "gemm", "product", "attention", "experts", "choose", "rowwise")
+SWEEPS = ("device", "gemm", "product", "product_sm80", "attention", "experts", "choose", "rowwise")
 QUICK_POLICIES = "ar,chain,fixed:4,fixed:16,bastion,adaptive,default"
 POLICIES = "ar,chain,fixed:4,fixed:16,fixed:32,fixed:64,fixed:128,fixed:256,fixed:512,fixed:1024,bastion,adaptive,default"
+LOAD_POLICIES = "ar,fixed:4,ngram:2,adaptive,default"
+LOADS = "1,4,16,64"  # Requests that are live at the same time.
 MAX_ROWS = 1025  # The largest fixed size and the root.
 
 
@@ -98,6 +100,21 @@ def decode(size: str, run: GpuRun, pairs: Pairs) -> None:
         run.say(f"  {warning}")
 
 
+def load(size: str, run: GpuRun, pairs: Pairs) -> None:
+    """Policies under load, in process: closed loops."""
+    flags = [
+        *in_process(run, pairs.ready(size)),
+        "--policies",
+        LOAD_POLICIES,
+        "--concurrency",
+        run.pick(LOADS, "1,4"),
+        "--max_new_tokens",
+        run.pick(64, 8),
+        "--ignore_eos",
+    ]
+    say_differing(run, run.bench(f"load_{size}", demo_prompts(run.pick(128, 8)), flags, exact=False))
+
+
 def through_services(size: str, run: GpuRun, pairs: Pairs) -> None:
     """Policies through services. The demo pair runs in fp32, where texts must not differ."""
     folder, dtype = (DEMO, "fp32") if size == "demo" else (pairs.ready(size), "bf16")
@@ -132,15 +149,16 @@ class Step:
 # The steps that the bars need most come first.
 STEPS = [
     Step("kernels", "kernels", 100, kernels),
-    Step("sweep", "sweep", 80, sweep),
+    Step("sweep", "sweep", 60, sweep),
     Step("pair_8b", "pairs", 30, partial(make_pair, "8b")),
-    Step("roofline_8b", "roofline", 60, partial(roofline, "8b")),
-    Step("decode_8b", "decode", 70, partial(decode, "8b")),
+    Step("roofline_8b", "roofline", 50, partial(roofline, "8b")),
+    Step("decode_8b", "decode", 60, partial(decode, "8b")),
+    Step("load_8b", "load", 70, partial(load, "8b")),
     Step("services_demo", "services", 30, partial(through_services, "demo")),
-    Step("services_8b", "services", 60, partial(through_services, "8b")),
+    Step("services_8b", "services", 50, partial(through_services, "8b")),
     Step("pair_4b", "pairs", 10, partial(make_pair, "4b")),
-    Step("roofline_4b", "roofline", 40, partial(roofline, "4b")),
-    Step("decode_4b", "decode", 40, partial(decode, "4b")),
+    Step("roofline_4b", "roofline", 25, partial(roofline, "4b")),
+    Step("decode_4b", "decode", 25, partial(decode, "4b")),
 ]
 PARTS = list(dict.fromkeys(step.part for step in STEPS))
 

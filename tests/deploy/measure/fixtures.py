@@ -58,6 +58,15 @@ def forward(rows: int, seconds: float, context: int = 2048) -> dict:
     }
 
 
+def load_level(live: int, ratios: dict[str, float]) -> dict:
+    """A closed loop of results.json, with the ratios to `ar` of each policy."""
+    arms = [
+        {"policy": name, "system_tokens_per_second": 100 * ratio, "ratio_to_ar": {"median": ratio, "low": ratio, "high": ratio}}
+        for name, ratio in ratios.items()
+    ]
+    return {"concurrency": live, "arms": arms}
+
+
 def sweep_entry(part: str, work: str, rows: int, us: float) -> dict:
     return {"part": part, "work": work, "rows": rows, "us": us, "us_p10": us, "us_p90": us, "share_of_memory": 0.75}
 

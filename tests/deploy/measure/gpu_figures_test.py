@@ -3,8 +3,10 @@
 import unittest
 
 import gpu_figures as figures
-from fixtures import SWEEP_DEVICE, RawTest, forward, policy, results, sweep_entry, sweep_of_a_step
+from fixtures import SWEEP_DEVICE, RawTest, forward, load_level, policy, results, sweep_entry, sweep_of_a_step
 
+LOAD = {"ar": 1.0, "fixed:4": 2.0, "ngram:2": 1.1, "adaptive": 2.5, "default": 3.5}
+FULL_LOAD = {"ar": 1.0, "fixed:4": 0.7, "ngram:2": 1.25, "adaptive": 1.0, "default": 1.25}
 PROGRAM = {"status": 0, "seconds": 1, "complete": True, "passed": 3, "failed": 0, "skipped": 0}
 
 
@@ -27,12 +29,15 @@ class BarsTest(RawTest):
                 "device": SWEEP_DEVICE,
                 "figures": [
                     sweep_entry("attention", "32:8 heads of 128 over 32768", 32, 60.0),
+                    sweep_entry("attention", "32:8 heads of 128 over 32768", 1, 30.0),
                     sweep_entry("attention", "32:8 heads of 128 over 2048", 32, 9.0),
                     sweep_entry("attention", "32:8 heads of 128 over 2048", 1, 6.5),
                     sweep_entry("attention", "32:8 heads of 128 over 2048", 64, 14.0),
                 ],
             },
         )
+        self.put("roofline_4b/roofline.json", {"device": "d", "forwards": [forward(1, 0.007)]})
+        self.put("sweep/product.json", self.products(tflops=700))
         self.put(
             "decode_8b/results.json",
             results(
@@ -40,8 +45,11 @@ class BarsTest(RawTest):
                 policy("fixed:4", 20, [1, 2]),
                 policy("fixed:16", 30, [1, 2]),
                 policy("adaptive", 29.5, [1, 2]),
+                policy("default", 40, [1, 2]),
             ),
         )
+        self.put("services_8b/results.json", results(policy("default", 38, [1, 2])))
+        self.put("load_8b/results.json", {"policies": [], "levels": [load_level(1, LOAD), load_level(64, FULL_LOAD)]})
         self.put("services_demo/results.json", results(policy("ar", 10, [1]), policy("default", 20, [1])))
         self.put("kernels/programs.json", {"a": PROGRAM})
         self.assertEqual(
@@ -49,16 +57,41 @@ class BarsTest(RawTest):
             {
                 "tests": ("0", "met"),
                 "decode": ("80.6 %", "met"),
+                "decode_4b": ("71.4 %", "met"),
                 "attention_long": ("75.0 %", "met"),
+                "attention_long_one": ("75.0 %", "met"),
                 "attention_short": ("9.00 µs", "met"),
                 "attention_one": ("6.50 µs", "met"),
                 "attention_many": ("14.0 µs", "met"),
                 "verify": ("1.13×", "met"),
+                "prompts": ("70.8 %", "met"),
                 "adaptive": ("0.98×", "met"),
+                "default": ("4.00×", "met"),
+                "load_1": ("3.50×", "met"),
+                "load_4": ("–", "not run"),
+                "load_16": ("–", "not run"),
+                "load_64": ("1.25×", "met"),
+                "load_plain": ("1.00×", "met"),
+                "load_best": ("1.00×", "met"),
+                "services": ("0.95×", "met"),
                 "exact_bf16": ("0", "met"),
                 "exact": ("0", "met"),
             },
         )
+
+    def products(self, tflops: float) -> dict:
+        """A sweep of two products of an H200. The head does not count."""
+        names = {"Qwen3-8B qkv 6144 x 4096": tflops, "Qwen3-8B down 4096 x 12288": tflops, "Qwen3-8B head 1 x 1": 1}
+        entries = [sweep_entry("product", name, 2048, 50.0) | {"tflops": rate} for name, rate in names.items()]
+        return {"device": SWEEP_DEVICE | {"name": "NVIDIA H200"}, "figures": entries}
+
+    def test_a_load_that_loses_names_the_policy_and_the_level(self):
+        levels = [load_level(1, LOAD), load_level(64, FULL_LOAD | {"adaptive": 0.68, "default": 1.0})]
+        self.put("load_8b/results.json", {"policies": [], "levels": levels})
+        found = figures.measured_bars(figures.load(self.raw))
+        self.assertEqual(found["load_plain"], {"value": 0.68, "note": "adaptive at 64"})
+        self.assertEqual(found["load_best"], {"value": 1 / 1.25, "note": "ngram:2 at 64"})
+        self.assertEqual(self.verdicts()["load_64"], ("1.00×", "missed"))
 
     def test_adaptive_is_compared_with_every_fixed_budget_and_with_bastion(self):
         for best, rate in (("fixed:1024", 40), ("bastion", 41)):
@@ -71,14 +104,16 @@ class BarsTest(RawTest):
         self.assertEqual(self.verdicts()["adaptive"], ("0.93×", "missed"))
 
     def test_bad_values_miss_their_bars(self):
-        self.put("roofline_8b/roofline.json", {"device": "d", "forwards": [forward(1, 0.0064), forward(64, 0.0074)]})
+        self.put("roofline_8b/roofline.json", {"device": "d", "forwards": [forward(1, 0.0065), forward(64, 0.0084)]})
+        self.put("sweep/product.json", self.products(tflops=500))
         self.put("services_demo/results.json", results(policy("ar", 10, [1]), policy("default", 20, [2])))
         self.put("decode_8b/results.json", results(policy("ar", 10, [1]), policy("default", 20, [2])))
         self.put(
             "kernels/programs.json", {"a": PROGRAM | {"skipped": 2}, "b": {"status": -11, "seconds": 1, "complete": False}}
         )
         verdicts = self.verdicts()
-        self.assertEqual(verdicts["decode"], ("78.1 %", "missed"))
+        self.assertEqual(verdicts["decode"], ("76.9 %", "missed"))
+        self.assertEqual(verdicts["prompts"], ("50.6 %", "missed"))
         self.assertEqual(verdicts["verify"][1], "missed")
         self.assertEqual(verdicts["exact"], ("1", "missed"))
         self.assertEqual(verdicts["exact_bf16"], ("1", "missed"))

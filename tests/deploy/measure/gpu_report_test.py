@@ -5,7 +5,7 @@ import tarfile
 import unittest
 
 import gpu_report
-from fixtures import RawTest, forward, policy, results, sweep_of_a_step
+from fixtures import RawTest, forward, load_level, policy, results, sweep_of_a_step
 
 
 class ReportTest(RawTest):
@@ -34,6 +34,8 @@ class ReportTest(RawTest):
             {"device": "d", "forwards": [forward(1, 0.006), forward(64, 0.007), {**forward(8, 0.001), "forward": "draft"}]},
         )
         self.put("decode_8b/results.json", results(policy("ar", 10, [1, 2]), policy("adaptive", 20, [1, 3])))
+        level = load_level(16, {"ar": 1.0, "default": 2.25})
+        self.put("load_8b/results.json", {"policies": [], "levels": [level]})
         out = self.folder / "out"
         gpu_report.write([self.raw], out, with_plots=False)
         text = (out / "gpu_results.md").read_text()
@@ -48,6 +50,7 @@ class ReportTest(RawTest):
             "a test failed",
             "measured step",
             "Sweep: gemm",
+            "| 16 | bastion default | 225.0 | 2.25× | 2.25 to 2.25 |",
         ):
             self.assertIn(expected, text)
         numbers = json.loads((out / "gpu_results.json").read_text())

@@ -143,15 +143,19 @@ absl::Status MeasureProductOf(const char* part, const DeviceInfo& device, Device
 }
 
 absl::Status MeasureProduct(DeviceBenchmark& bench) {
-  RETURN_IF_ERROR(MeasureProductOf("product", bench.device(), bench));
+  return MeasureProductOf("product", bench.device(), bench);
+}
+
+absl::Status MeasureProductOfSm80(DeviceBenchmark& bench) {
   DeviceInfo sm80 = bench.device();
   if (!HasWarpgroups(sm80.capability)) return absl::OkStatus();
   sm80.capability = 80;
   return MeasureProductOf("product_sm80", sm80, bench);
 }
 
-const bool registered =
-    RegisterPart({2, "gemm", MeasureGemm}) && RegisterPart({3, "product", MeasureProduct});
+const bool registered = RegisterPart({2, "gemm", MeasureGemm}) &&
+                        RegisterPart({3, "product", MeasureProduct}) &&
+                        RegisterPart({8, "product_sm80", MeasureProductOfSm80});
 
 }  // namespace
 }  // namespace bastion::kernels::cuda
