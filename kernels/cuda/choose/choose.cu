@@ -161,6 +161,7 @@ void ChooseKernel(ChooseKernelArgs args) {
   const int row = Block().x;
   if (row >= args.choose.rows_used[0]) return;
   const ChoiceRule rule = args.choose.rules[row];
+  if (Truncates(rule) && args.rows[row].truncation.chosen != 0) return;
   Section section;
   section.vocabulary = args.choose.vocabulary;
   section.logits = args.choose.logits + static_cast<int64_t>(row) * section.vocabulary;
@@ -183,8 +184,8 @@ void Choose(const ChooseArgs& args, Stream& stream) {
   ChooseKernelArgs kernel_args = {args};
   kernel_args.rows = static_cast<RowScratch*>(args.scratch);
   char* const truncation = static_cast<char*>(args.scratch) + offsetof(RowScratch, truncation);
-  Truncate({args.rows_used, args.logits, args.rules, truncation, sizeof(RowScratch), args.rows,
-            args.vocabulary},
+  Truncate({args.rows_used, args.logits, args.rules, truncation, sizeof(RowScratch), args.tokens,
+            args.rows, args.vocabulary},
            stream);
   const int blocks = (args.vocabulary + kBlockTokens - 1) / kBlockTokens;
   Launch(stream, ChooseKernel, {{args.rows, blocks}, kThreads, kThreads / kWarp * sizeof(Entry)},

@@ -183,7 +183,7 @@ void TopK(const TopKArgs& args, Stream& stream) {
   kernel_args.stride = RowBytes(args.vocabulary);
   if (args.coupling != nullptr) {
     Truncate({args.rows_used, args.logits, args.coupling, kernel_args.scratch, kernel_args.stride,
-              args.rows, args.vocabulary},
+              nullptr, args.rows, args.vocabulary},
              stream);
     const int blocks = (PaddedValues(args.vocabulary) / 4 + kNoiseThreads - 1) / kNoiseThreads;
     Launch(stream, NoiseKernel, {{args.rows, blocks}, kNoiseThreads}, kernel_args);

@@ -12,7 +12,9 @@
 // Cost for a vocabulary of 152,000 (not measured): two launches with 19 blocks per row. Both read
 // the row, 0.6 MB, the second time from the L2 cache: 39 MB for 64 rows. In each kernel, a thread
 // loads eight logits at once. Then the last block selects: three passes over about 2,400 strips in
-// the first kernel, and eight over the shortlist for top-k and top-p in the second.
+// the first kernel, and eight over the shortlist for top-k and top-p in the second. It then chooses
+// the token, so the kernel of choose.cu has nothing left to do.
+#include "kernels/cuda/choose/noise.h"
 #include "kernels/cuda/choose/select.h"
 #include "kernels/cuda/choose/survivors.h"
 #include "kernels/cuda/choose/truncation.h"
@@ -213,10 +215,10 @@ SIMT_DEVICE void GatherSection(const TruncateKernelArgs& args, TruncationRow& ro
 
 // Finds the survivors of the row in its shortlist or, without one, in the whole row.
 SIMT_DEVICE Survivors CutRow(const TruncateArgs& args, const ChoiceRule& rule,
-                             const TruncationRow& row, SelectMemory& memory) {
+                             const TruncationRow& row, TruncationState& state,
+                             SelectMemory& memory) {
   const float highest = ValueOf(row.best);  // NaN if any value of the row is NaN.
   if (!(highest > -Infinity() && highest < Infinity())) return {Infinity(), -1};
-  TruncationState state;
   state.row = {args.logits + static_cast<int64_t>(Block().x) * args.vocabulary, nullptr,
                args.vocabulary};
   state.tokens = state.row;
@@ -237,6 +239,23 @@ SIMT_DEVICE Survivors CutRow(const TruncateArgs& args, const ChoiceRule& rule,
   return {ValueOf(state.cut), TokenOf(state.cut) & INT32_MAX};
 }
 
+// Makes the keyed choice (choose.cu) among the survivors. They are all in `shortlist`, and few, so
+// that computing their exact noise costs less than a bound would.
+SIMT_DEVICE Entry BestSurvivor(const Tokens& shortlist, const Survivors& survivors,
+                               const ChoiceRule& rule, SelectMemory& memory) {
+  Entry best = kNoEntry;
+  shortlist.ForEach([&](Entry entry, int) {
+    const float logit = ValueOf(entry);
+    const int32_t token = TokenOf(entry);
+    if (!Survives(logit, token, survivors)) return;
+    const auto id = static_cast<uint32_t>(token);
+    const uint32_t word = DrawWords(rule, id / kNoiseTokens).Of(id % kNoiseTokens);
+    const float value = logit / rule.temperature + Gumbel(word);
+    if (value > -Infinity()) best = Better(best, EntryOf(value, token));
+  });
+  return BestOfBlock(best, memory);
+}
+
 SIMT_KERNEL(kSelectThreads, 1)
 void CutKernel(TruncateKernelArgs args) {
   BeginKernel();
@@ -252,9 +271,15 @@ void CutKernel(TruncateKernelArgs args) {
     GatherSection(args, row, sums ? &masses : nullptr, memory);
   }
   if (!IsLastOfRow(row, memory)) return;
-  const Survivors survivors = CutRow(args.args, rule, row, memory);
+  TruncationState state;
+  const Survivors survivors = CutRow(args.args, rule, row, state, memory);
   SyncBlock();
+  const bool chooses = args.args.tokens != nullptr && state.tokens.list != nullptr;
+  Entry best = kNoEntry;
+  if (chooses) best = BestSurvivor(state.tokens, survivors, rule, memory);
   if (ThreadIndex() != 0) return;
+  if (chooses) args.args.tokens[Block().x] = best == kNoEntry ? -1 : TokenOf(best);
+  row.chosen = chooses ? 1 : 0;
   row.survivors = survivors;
   row.total = 0;
   row.gathered = 0;

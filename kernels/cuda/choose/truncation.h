@@ -20,6 +20,7 @@ struct alignas(16) TruncationRow {
   uint64_t best;                      // The best entry.
   int32_t gathered;                   // Entries of the shortlist, even those that do not fit.
   uint32_t arrived;                   // Blocks that are done.
+  int64_t chosen;                     // 1: CutKernel has chosen the token, too.
   uint64_t list[kTruncationEntries];  // The best entries of the strips, then the shortlist.
 };
 
@@ -31,6 +32,8 @@ struct TruncateArgs {
   const ChoiceRule* rules = nullptr;  // [R]
   char* scratch = nullptr;            // R TruncationRows, `stride` bytes apart
   size_t stride = 0;
+  // [R] or null. Not null: also chooses the tokens of rows with few survivors (chosen).
+  int32_t* tokens = nullptr;
   int rows = 0;        // R
   int vocabulary = 0;  // V
 };

@@ -44,7 +44,8 @@ absl::Status MeasureChoose(DeviceBenchmark& bench) {
   // temperature, seed, position, top-k, top-p, min-p
   constexpr Rule kRules[] = {{"greedy", {0, 1, 0, 0, 1, 0}},
                              {"temperature 0.7", {0.7f, 1, 0, 0, 1, 0}},
-                             {"temperature 0.6, top-k 20, top-p 0.95", {0.6f, 1, 0, 20, 0.95f, 0}}};
+                             {"temperature 0.6, top-k 20, top-p 0.95", {0.6f, 1, 0, 20, 0.95f, 0}},
+                             {"temperature 0.6, top-p 0.95", {0.6f, 1, 0, 0, 0.95f, 0}}};
   for (const Rule& rule : kRules) {
     for (const int rows : {1, 16, 64}) RETURN_IF_ERROR(MeasureRule(bench, rule, rows));
   }

@@ -116,5 +116,31 @@ TEST_F(DeviceChooseTest, ScratchCanBeReusedWithADifferentNumberOfRows) {
   }
 }
 
+// The survivors of peaked rows are in a shortlist, which chooses the token; those of flat rows are
+// not. Launches of any number of rows share the scratch memory.
+TEST_F(DeviceChooseTest, PeakedAndFlatRowsCanShareScratch) {
+  const int capacity = 6, vocabulary = 20000;
+  const OnDevice<char> scratch(ChooseScratchBytes(capacity), 0);
+  const auto races_of = [&](int rows, float scale, uint64_t seed) {
+    std::vector<ChoiceRule> rules;
+    for (int row = 0; row < rows; ++row) {
+      rules.push_back({1, seed, row, row % 3 == 2 ? 40 : 0, row % 2 == 0 ? 0.9f : 1.0f});
+    }
+    return RandomRaces(rules, vocabulary, static_cast<uint32_t>(seed), scale);
+  };
+  for (const auto& [rows, scale] :
+       {std::pair{6, 4.0f}, {3, 0.1f}, {6, 0.1f}, {2, 4.0f}, {6, 3.0f}}) {
+    const Races races = races_of(rows, scale, 40 + rows);
+    const OnDevice<float> logits(races.logits);
+    const OnDevice<ChoiceRule> rules(races.rules);
+    const OnDevice<int32_t> used(1, rows), tokens(rows, kUntouched);
+    Choose(
+        {used.data(), logits.data(), rules.data(), tokens.data(), scratch.data(), rows, vocabulary},
+        *stream_);
+    Finish();
+    EXPECT_EQ(tokens.Read(), OracleChoices(races)) << rows << " rows, scale " << scale;
+  }
+}
+
 }  // namespace
 }  // namespace bastion::kernels::cuda

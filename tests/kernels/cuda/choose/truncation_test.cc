@@ -35,7 +35,7 @@ class TruncationTest : public DeviceTest {
     const OnDevice<int32_t> used(1, races.rows());
     const OnDevice<TruncationRow> found(races.rows(), TruncationRow{});
     Truncate({used.data(), logits.data(), rules.data(), reinterpret_cast<char*>(found.data()),
-              sizeof(TruncationRow), races.rows(), races.vocabulary()},
+              sizeof(TruncationRow), nullptr, races.rows(), races.vocabulary()},
              *stream_);
     Finish();
     const std::vector<bool> expected = OracleSurvivors(races);
