@@ -185,7 +185,9 @@ absl::Status Products::Tune() {
   for (const auto& args : std::exchange(noted_exact_, {})) {
     const kernels::cuda::ProductPlan plan = kernels::cuda::PlanProduct(args, device_);
     const int adds = plan.ranges == 1 ? 0 : plan.split ? 1 : 2;
-    if (!loaded_.insert({plan.tile_columns, plan.tile_tokens, adds}).second) continue;
+    if (!loaded_.insert({plan.warpgroups, plan.tile_columns, plan.tile_tokens, adds}).second) {
+      continue;
+    }
     const kernels::cuda::Sums sums = Run(args);
     if (sums.ranges > 0) kernels::cuda::AddSums({sums, args.y, sums.stride}, stream_);
   }

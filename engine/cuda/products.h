@@ -86,9 +86,9 @@ class Products {
   bool collecting_ = false;
   std::map<kernels::cuda::GemmShape, Noted> noted_;
   std::vector<kernels::cuda::ProductArgs> noted_exact_;
-  // The kernels of exact products that have run: columns and tokens of a tile, and who adds the
-  // ranges.
-  std::set<std::tuple<int, int, int>> loaded_;
+  // The kernels of exact products that have run: whether they use warpgroups, columns and tokens of
+  // a tile, and who adds the ranges.
+  std::set<std::tuple<bool, int, int, int>> loaded_;
 };
 
 }  // namespace bastion::nn
