@@ -326,7 +326,13 @@ HEADER_TARGETS = {
 
 # Files that may use preprocessor conditionals: Highway compiles the CPU kernels once per instruction set, and the other
 # files depend on the processor or the compiler.
-CONDITIONALS_ALLOWED = ["kernels/cpu/", "kernels/ops/thread_pool.cc", "kernels/cuda/simt/simt.h"]
+CONDITIONALS_ALLOWED = [
+    "kernels/cpu/",
+    "kernels/ops/thread_pool.cc",
+    "kernels/cuda/simt/simt.h",
+    "kernels/cuda/simt/warpgroup.h",
+    "kernels/cuda/simt/warpgroup_nvcc.h",
+]
 NDEBUG_ALLOWED = ["common/base/check.h", "tests/"]
 
 # Only these files may read flags and the environment. They pass the values on as plain structs.

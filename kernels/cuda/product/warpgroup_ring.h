@@ -104,13 +104,15 @@ class Producer {
   SIMT_DEVICE void CopyWeights(const Cursor& at) const {
     const uint32_t to = ring_.Weights(at.slot), filled = ring_.Filled(at.slot);
     if (work_.work.args.activation != nullptr) {
-      CopyTileOnce(to, work_.weight, filled, Column(at), 0, 0, at.tile * (T::kColumns / 16));
+      CopyTileOnce(to, work_.weight, filled,
+                   Corner4{Column(at), 0, 0, at.tile * (T::kColumns / 16)});
     } else {
-      CopyTileOnce(to, work_.weight, filled, Column(at), at.tile * T::kColumns);
+      CopyTileOnce(to, work_.weight, filled, Corner2{Column(at), at.tile * T::kColumns});
     }
   }
   SIMT_DEVICE void CopyTokens(const Cursor& at) const {
-    CopyTile(ring_.Tokens(at.slot), work_.x, ring_.Filled(at.slot), Column(at), share_.first_token);
+    CopyTile(ring_.Tokens(at.slot), work_.x, ring_.Filled(at.slot),
+             {Column(at), share_.first_token});
   }
 
   const WarpgroupWork& work_;

@@ -13,7 +13,7 @@
 #include "common/base/status.h"
 #include "kernels/cuda/runtime/current_device.h"
 #include "kernels/cuda/runtime/runtime.h"
-#include "kernels/cuda/simt/tensor_map.h"
+#include "kernels/cuda/runtime/tensor_map.h"
 
 namespace bastion::kernels::cuda {
 namespace {

@@ -9,7 +9,7 @@
 #include "common/base/check.h"
 #include "common/base/status.h"
 #include "kernels/cuda/runtime/runtime.h"
-#include "kernels/cuda/simt/tensor_map.h"
+#include "kernels/cuda/runtime/tensor_map.h"
 
 namespace bastion::kernels::cuda {
 namespace {

@@ -41,7 +41,7 @@ struct Warpgroup {
   struct Product {
     int wide;
     Operand x, y;
-    std::array<float*, kWarpgroup> sums = {};  // Of each thread.
+    std::array<float*, kWarpgroup> sums = {};  // Those of the threads.
   };
   struct Thread {
     size_t queued = 0, ended = 0;
@@ -83,7 +83,7 @@ void EndPhase(PhaseBarrier& barrier) {
   if (barrier.missing > 0 || barrier.expected != 0) return;
   ++barrier.ended;
   barrier.missing = barrier.arrivals;
-  CHECK(barrier.arrived.empty()) << "a phase ended, and nobody waited for the one before it";
+  CHECK(barrier.arrived.empty()) << "a phase ended, and no thread waited for the one before it";
   barrier.arrived.swap(barrier.copies);
 }
 
@@ -190,13 +190,13 @@ void WaitForPhase(uint32_t barrier, uint32_t parity) {
   }
 }
 
-void CopyTileOnce(uint32_t to, const TensorMap& map, uint32_t barrier, int x, int y) {
+void CopyTileOnce(uint32_t to, const TensorMap& map, uint32_t barrier, Corner2 at) {
   CHECK_EQ(BoxOf(map).rank, 2) << "the tensor has another number of dimensions";
-  StartCopy({to, BoxOf(map), {x, y}}, barrier);
+  StartCopy({to, BoxOf(map), {at.x, at.y}}, barrier);
 }
-void CopyTileOnce(uint32_t to, const TensorMap& map, uint32_t barrier, int x, int y, int z, int w) {
+void CopyTileOnce(uint32_t to, const TensorMap& map, uint32_t barrier, Corner4 at) {
   CHECK_EQ(BoxOf(map).rank, 4) << "the tensor has another number of dimensions";
-  StartCopy({to, BoxOf(map), {x, y, z, w}}, barrier);
+  StartCopy({to, BoxOf(map), {at.x, at.y, at.z, at.w}}, barrier);
 }
 
 void StartProducts() { Mine(MyWarpgroup()).started = true; }

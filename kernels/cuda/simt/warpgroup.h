@@ -3,8 +3,8 @@
 //
 // - A phase barrier in shared memory (8 bytes). Its phase ends once `arrivals` threads have arrived
 //   and all bytes that were announced are there. Phases alternate between parity 0 and 1.
-// - Copies of tiles (tensor_map.h), which report their bytes to a phase barrier. Row r of a tile
-// has
+// - Copies of tiles (runtime/tensor_map.h), which report their bytes to a phase barrier. Row r of a
+// tile has
 //   its piece of 16 bytes p at r · 128 + (p ^ r % 8) · 16. Tiles begin at multiples of 1,024 bytes.
 // - Products of a warpgroup, four warps: d += a · bᵀ with 64 rows of `a` and N rows of `b`, both in
 //   tiles, and 16 columns of them. They run asynchronously.
@@ -14,14 +14,23 @@
 #ifndef BASTION_KERNELS_CUDA_SIMT_WARPGROUP_H_
 #define BASTION_KERNELS_CUDA_SIMT_WARPGROUP_H_
 
+#include "kernels/cuda/runtime/tensor_map.h"
 #include "kernels/cuda/simt/simt.h"
-#include "kernels/cuda/simt/tensor_map.h"
 
 namespace bastion::kernels::cuda {
 
 inline constexpr int kWarpgroup = 4 * kWarp;  // Threads.
 inline constexpr int kTileAlignment = 1024;   // Bytes.
 inline constexpr int kBarrierBytes = 8;
+
+// Where a tile begins in a tensor of two or four dimensions: an element for each dimension, the
+// contiguous one first.
+struct Corner2 {
+  int x, y;
+};
+struct Corner4 {
+  int x, y, z, w;
+};
 
 // Whether a GPU of this compute capability (90 is 9.0) has the primitives.
 constexpr bool HasWarpgroups(int capability) { return capability == 90; }

@@ -7,8 +7,8 @@
 #ifndef BASTION_KERNELS_CUDA_SIMT_WARPGROUP_EMULATED_H_
 #define BASTION_KERNELS_CUDA_SIMT_WARPGROUP_EMULATED_H_
 
+#include "kernels/cuda/runtime/tensor_map.h"
 #include "kernels/cuda/simt/simt.h"
-#include "kernels/cuda/simt/tensor_map.h"
 
 #define SIMT_WARPGROUPS 1
 #define SIMT_TENSOR_ARGS const
@@ -21,10 +21,10 @@ void Arrive(uint32_t barrier);
 void ArriveAndExpect(uint32_t barrier, int bytes);
 void WaitForPhase(uint32_t barrier, uint32_t parity);
 
-void CopyTileOnce(uint32_t to, const TensorMap& map, uint32_t barrier, int x, int y);
-void CopyTileOnce(uint32_t to, const TensorMap& map, uint32_t barrier, int x, int y, int z, int w);
-inline void CopyTile(uint32_t to, const TensorMap& map, uint32_t barrier, int x, int y) {
-  CopyTileOnce(to, map, barrier, x, y);
+void CopyTileOnce(uint32_t to, const TensorMap& map, uint32_t barrier, Corner2 at);
+void CopyTileOnce(uint32_t to, const TensorMap& map, uint32_t barrier, Corner4 at);
+inline void CopyTile(uint32_t to, const TensorMap& map, uint32_t barrier, Corner2 at) {
+  CopyTileOnce(to, map, barrier, at);
 }
 
 using Operand = uint32_t;  // The address of the first row, and 32 bytes for each 16 columns.

@@ -49,11 +49,11 @@ SIMT_DEVICE void WaitForPhase(uint32_t barrier, uint32_t parity) {
 // Starts the copy of a tile to `to` in shared memory. Its bytes arrive at `barrier`. The tile
 // begins at element (x, y), or (x, y, z, w) if the tensor has four dimensions. With `Once`, it does
 // not stay in the L2 cache.
-SIMT_DEVICE void CopyTile(uint32_t to, const TensorMap& map, uint32_t barrier, int x, int y) {
+SIMT_DEVICE void CopyTile(uint32_t to, const TensorMap& map, uint32_t barrier, Corner2 at) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
       "[%0], [%1, {%2, %3}], [%4];\n" ::"r"(to),
-      "l"(&map), "r"(x), "r"(y), "r"(barrier)
+      "l"(&map), "r"(at.x), "r"(at.y), "r"(barrier)
       : "memory");
 }
 SIMT_DEVICE uint64_t ReadOncePolicy() {
@@ -61,19 +61,18 @@ SIMT_DEVICE uint64_t ReadOncePolicy() {
   asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;\n" : "=l"(policy));
   return policy;
 }
-SIMT_DEVICE void CopyTileOnce(uint32_t to, const TensorMap& map, uint32_t barrier, int x, int y) {
+SIMT_DEVICE void CopyTileOnce(uint32_t to, const TensorMap& map, uint32_t barrier, Corner2 at) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
       "[%0], [%1, {%2, %3}], [%4], %5;\n" ::"r"(to),
-      "l"(&map), "r"(x), "r"(y), "r"(barrier), "l"(ReadOncePolicy())
+      "l"(&map), "r"(at.x), "r"(at.y), "r"(barrier), "l"(ReadOncePolicy())
       : "memory");
 }
-SIMT_DEVICE void CopyTileOnce(uint32_t to, const TensorMap& map, uint32_t barrier, int x, int y,
-                              int z, int w) {
+SIMT_DEVICE void CopyTileOnce(uint32_t to, const TensorMap& map, uint32_t barrier, Corner4 at) {
   asm volatile(
       "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
       "[%0], [%1, {%2, %3, %4, %5}], [%6], %7;\n" ::"r"(to),
-      "l"(&map), "r"(x), "r"(y), "r"(z), "r"(w), "r"(barrier), "l"(ReadOncePolicy())
+      "l"(&map), "r"(at.x), "r"(at.y), "r"(at.z), "r"(at.w), "r"(barrier), "l"(ReadOncePolicy())
       : "memory");
 }
 

@@ -84,17 +84,12 @@ class TestProduct {
   OnDevice<uint16_t> activation_;
 };
 
-ProductPlan Plan(int ranges, bool split, int columns, int tokens, int stages, int groups,
-                 bool warpgroups) {
-  const size_t stage = size_t(columns + tokens) * 128, barriers = warpgroups ? 16 : 0;
-  return {.ranges = ranges,
-          .split = split,
-          .tile_columns = columns,
-          .tile_tokens = tokens,
-          .stages = stages,
-          .groups = groups,
-          .shared = stages * (stage + barriers) + (warpgroups ? kTileAlignment : 0),
-          .warpgroups = warpgroups};
+// The plan with the shared memory that its ring needs.
+ProductPlan WithRing(ProductPlan plan) {
+  const size_t stage = size_t(plan.tile_columns + plan.tile_tokens) * 128;
+  plan.shared = plan.stages * (stage + (plan.warpgroups ? 2 * kBarrierBytes : 0)) +
+                (plan.warpgroups ? kTileAlignment : 0);
+  return plan;
 }
 
 // Every plan with these ranges. Some leave most of a tile empty.
@@ -105,12 +100,13 @@ std::vector<ProductPlan> AllPlans(int ranges, int rows, bool warpgroups) {
     for (const int columns : {64, 128, 192}) {
       for (const int stages : {2, 3, 4}) {
         for (const int groups : {1, 2}) {
-          plans.push_back(Plan(ranges, ranges > 1, columns, tokens, stages, groups, warpgroups));
+          plans.push_back(
+              WithRing({ranges, ranges > 1, columns, tokens, stages, groups, 0, warpgroups}));
         }
       }
     }
   }
-  if (ranges > 1) plans.push_back(Plan(ranges, false, 128, 128, 3, 2, warpgroups));
+  if (ranges > 1) plans.push_back(WithRing({ranges, false, 128, 128, 3, 2, 0, warpgroups}));
   return plans;
 }
 

@@ -35,8 +35,8 @@ struct TileArgs {
 
 SIMT_DEVICE void CopyTiles(const TileArgs& args) {
   ArriveAndExpect(kBarrier, kTileRows * 128);
-  CopyTileOnce(0, args.w, kBarrier, 0, args.row);
-  CopyTile(kTokens, args.x, kBarrier, 0, 0);
+  CopyTileOnce(0, args.w, kBarrier, Corner2{0, args.row});
+  CopyTile(kTokens, args.x, kBarrier, {0, 0});
 }
 
 SIMT_KERNEL(kWarpgroup + kWarp, 1)
@@ -78,8 +78,7 @@ void TileKernel(TileArgs args) {
 
 class WarpgroupTest : public testing::Test {
  protected:
-  static constexpr int kRows =
-      70;  // Of w. Those of a tile that begins at row 20 end before it does.
+  static constexpr int kRows = 70;  // The tile that begins at row 20 goes beyond them.
 
   ~WarpgroupTest() override { emulator::SetSchedule(0); }
 

@@ -1,8 +1,8 @@
 // TensorMap: how a tile of a bf16 tensor in global memory is copied to shared memory by one
-// instruction (CopyTile in warpgroup.h). The host makes it, and passes it to a kernel as a part
-// of its arguments.
-#ifndef BASTION_KERNELS_CUDA_SIMT_TENSOR_MAP_H_
-#define BASTION_KERNELS_CUDA_SIMT_TENSOR_MAP_H_
+// instruction (CopyTile in simt/warpgroup.h). The host makes it, and passes it to a kernel as a
+// part of its arguments.
+#ifndef BASTION_KERNELS_CUDA_RUNTIME_TENSOR_MAP_H_
+#define BASTION_KERNELS_CUDA_RUNTIME_TENSOR_MAP_H_
 
 #include <cstdint>
 
@@ -31,4 +31,4 @@ struct alignas(64) TensorMap {
 
 }  // namespace bastion::kernels::cuda
 
-#endif  // BASTION_KERNELS_CUDA_SIMT_TENSOR_MAP_H_
+#endif  // BASTION_KERNELS_CUDA_RUNTIME_TENSOR_MAP_H_
