@@ -22,7 +22,7 @@ struct TensorBox {
 };
 
 // The layout is the driver's.
-struct alignas(64) TensorMap {
+struct alignas(128) TensorMap {
   char bytes[128];
 };
 
