@@ -130,7 +130,7 @@ def through_services(size: str, run: GpuRun, pairs: Pairs) -> None:
             "--policies",
             "ar,fixed:16,default",
             "--max_new_tokens",
-            run.pick(48, 16),
+            run.pick(64, 16),
             "--ignore_eos",
         ]
         say_differing(run, run.bench(name, demo_prompts(run.pick(32 if exact else 8, 3)), flags, exact))

@@ -107,6 +107,9 @@ struct TruncateKernelArgs {
   }
 };
 
+// Whether tokens of a row with this best value have masses.
+SIMT_DEVICE bool IsFinite(float highest) { return highest > -Infinity() && highest < Infinity(); }
+
 // How many of the best entries the shortlist of a row must have; 0 if there is none.
 SIMT_DEVICE int WantedEntries(const ChoiceRule& rule, int vocabulary) {
   if (rule.top_k > 0 && rule.top_k < vocabulary) {
@@ -218,7 +221,7 @@ SIMT_DEVICE Survivors CutRow(const TruncateArgs& args, const ChoiceRule& rule,
                              const TruncationRow& row, TruncationState& state,
                              SelectMemory& memory) {
   const float highest = ValueOf(row.best);  // NaN if any value of the row is NaN.
-  if (!(highest > -Infinity() && highest < Infinity())) return {Infinity(), -1};
+  if (!IsFinite(highest)) return {Infinity(), -1};
   state.row = {args.logits + static_cast<int64_t>(Block().x) * args.vocabulary, nullptr,
                args.vocabulary};
   state.tokens = state.row;
@@ -264,9 +267,10 @@ void CutKernel(TruncateKernelArgs args) {
   if (!Truncates(rule)) return;
   auto& memory = *reinterpret_cast<SelectMemory*>(DynamicShared());
   TruncationRow& row = args.RowAt(Block().x);
-  if (WantedEntries(rule, args.args.vocabulary) > 0) {
+  const float highest = ValueOf(row.best);
+  if (IsFinite(highest) && WantedEntries(rule, args.args.vocabulary) > 0) {
     // Top-k computes the mass of its own entries.
-    const Masses masses(ValueOf(row.best), rule.temperature);
+    const Masses masses(highest, rule.temperature);
     const bool sums = rule.top_k <= 0 || rule.top_k >= args.args.vocabulary;
     GatherSection(args, row, sums ? &masses : nullptr, memory);
   }
