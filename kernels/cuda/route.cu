@@ -2,7 +2,7 @@
 // block that finishes last groups the choices of all rows: a thread has an expert. No size that
 // depends on the data leaves the device, so that the kernel can be recorded as a graph.
 #include "kernels/cuda/ops.h"
-#include "kernels/cuda/simt/simt.h"
+#include "kernels/cuda/simt/last_block.h"
 
 namespace bastion::kernels::cuda {
 namespace {
@@ -199,19 +199,6 @@ SIMT_DEVICE void GroupRows(const GroupedRouteArgs& args, GroupMemory& memory) {
   }
 }
 
-// Whether all other blocks are done. Resets the counter for the next launch.
-SIMT_DEVICE bool IsLastBlock(uint32_t* arrived, GroupMemory& memory) {
-  SyncBlock();
-  if (ThreadIndex() == 0) {
-    FenceDevice();
-    memory.is_last = AtomicAdd(arrived, 1u) + 1 == static_cast<uint32_t>(Blocks().x) ? 1 : 0;
-    if (memory.is_last != 0) *arrived = 0;
-    FenceDevice();
-  }
-  SyncBlock();
-  return memory.is_last != 0;
-}
-
 template <int per_lane>
 SIMT_KERNEL(kThreads, 1)
 void RouteKernel(GroupedRouteArgs args) {
@@ -219,7 +206,7 @@ void RouteKernel(GroupedRouteArgs args) {
   auto& memory = *reinterpret_cast<GroupMemory*>(DynamicShared());
   const int row = Block().x * kWarps + Warp();
   if (row < args.route.rows) RouteRow<per_lane>(args.route, row);
-  if (IsLastBlock(args.arrived, memory)) GroupRows(args, memory);
+  if (IsLastBlock(args.arrived, Blocks().x, &memory.is_last)) GroupRows(args, memory);
 }
 
 }  // namespace
