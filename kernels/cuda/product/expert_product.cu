@@ -9,7 +9,7 @@
 #include "common/base/check.h"
 #include "kernels/cuda/product/expert_product.h"
 #include "kernels/cuda/product/product.h"
-#include "kernels/cuda/product/product_tile.h"
+#include "kernels/cuda/product/product_store.h"
 
 namespace bastion::kernels::cuda {
 namespace product {
@@ -129,52 +129,18 @@ class ExpertLoader {
   int tokens_[kTokenPasses];  // Rows of x; −1: none.
 };
 
-// Stores the sums of an item.
+// Stores the sums of an item, as those of a product that ends with the item's rows.
 template <typename T>
 SIMT_DEVICE void StoreItem(const ExpertWork& work, const Item& item, const WarpSums<T>& sums) {
-  const int64_t columns = work.matrix.columns;
-  const int first = item.tile * T::kColumns + Warp() * T::kHigh * 16 + Lane() / 4;
-  const int token = 2 * (Lane() % 4);
-  SIMT_UNROLL
-  for (int i = 0; i < 2 * T::kHigh; ++i) {
-    const int column = first + i * 8;
-    if (column >= columns) break;
-    float* to = work.matrix.y + (item.rows.first + token) * columns + column;
-    SIMT_UNROLL
-    for (int j = 0; j < T::kWide; ++j) {
-      KeepOrder();
-      SIMT_UNROLL
-      for (int q = 0; q < 2; ++q) {
-        if (token + 8 * j + q >= item.rows.count) break;
-        to[q * columns] = sums.at[i / 2][j][i % 2 * 2 + q];
-      }
-      to += 8 * columns;
-    }
-  }
-}
-
-// Stores silu(gate) · up. The first two sums of a lane are gates, the last two their ups.
-template <typename T>
-SIMT_DEVICE void StoreGatedItem(const ExpertWork& work, const Item& item, const WarpSums<T>& sums) {
-  const int64_t width = work.matrix.columns / 2;
-  const int first = item.tile * (T::kColumns / 2) + Warp() * T::kHigh * 8 + Lane() / 4;
-  const int token = 2 * (Lane() % 4);
-  SIMT_UNROLL
-  for (int i = 0; i < T::kHigh; ++i) {
-    const int column = first + i * 8;
-    if (column >= width) break;
-    uint16_t* to = work.matrix.activation + (item.rows.first + token) * width + column;
-    SIMT_UNROLL
-    for (int j = 0; j < T::kWide; ++j) {
-      KeepOrder();
-      SIMT_UNROLL
-      for (int q = 0; q < 2; ++q) {
-        if (token + 8 * j + q >= item.rows.count) break;
-        const float gate = sums.at[i][j][q], up = sums.at[i][j][q + 2];
-        simt::Store(to + q * width, gate / (1.0f + Exp(-gate)) * up);
-      }
-      to += 8 * width;
-    }
+  Work stored;
+  stored.args = work.matrix;
+  stored.args.rows = item.rows.first + item.rows.count;
+  Share share = {};
+  share.first_token = item.rows.first;
+  if (work.matrix.activation != nullptr) {
+    StoreGated(stored, share, item.tile, sums);
+  } else {
+    Store(stored, share, item.tile, sums);
   }
 }
 
@@ -203,11 +169,7 @@ class ExpertRing {
                          sums);
       if (++slot_ == work_.stages) slot_ = 0;
     }
-    if (work_.matrix.activation != nullptr) {
-      StoreGatedItem<Used>(work_, item, sums);
-    } else {
-      StoreItem<Used>(work_, item, sums);
-    }
+    StoreItem(work_, item, sums);
   }
 
  private:

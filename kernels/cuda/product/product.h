@@ -56,9 +56,9 @@ struct ProductPlan {
   int tile_columns =
       64;               // Rows of W in a tile: 64, 128 or 192. 128 if the rows need several tiles.
   int tile_tokens = 8;  // Rows of x in a tile: 8, 16, 32, 64 or 128.
-  int stages = 2;       // Steps of 64 columns in the ring of shared memory, 2 to 8, or 12.
-  int groups = 1;       // Group g of blocks takes tiles g, g + groups, … of W.
-  size_t shared = 0;    // Bytes of shared memory.
+  int stages = 2;  // Steps of 64 columns in the ring of shared memory, 2 to 8; 12 with warpgroups.
+  int groups = 1;  // Group g of blocks takes tiles g, g + groups, … of W.
+  size_t shared = 0;        // Bytes of shared memory.
   bool warpgroups = false;  // With the instructions of sm_90a (warpgroup_product.h).
 };
 [[nodiscard]] ProductPlan PlanProduct(const ProductArgs& args, const DeviceInfo& device);
