@@ -2,8 +2,10 @@
 // longer than they did will probably never end, because its peer hangs.
 //
 // The limit is kSlack times the slowest of the last kRecent calls, in proportion to their work, and
-// between `longest` / kRange and `longest`. After a failed call, and before kFewest calls were
-// seen, it is `longest`: a peer that has only become slower costs one timeout. Thread-compatible.
+// between `longest` / kRange and `longest`. Before kFewest calls were seen, it is `longest`. Each
+// failed call doubles it, until kFewest calls have succeeded: a peer that has only become slower
+// costs few timeouts, and a peer that hangs after an interruption costs a fraction of `longest`.
+// Thread-compatible.
 #ifndef BASTION_ORCHESTRATOR_REMOTE_CALL_PATIENCE_H_
 #define BASTION_ORCHESTRATOR_REMOTE_CALL_PATIENCE_H_
 
@@ -30,10 +32,7 @@ class CallPatience {
   // A call with this work took so long.
   void Record(int64_t work, absl::Duration time);
   // A call failed. It may have exceeded its limit.
-  void RecordFailure() {
-    calls_.clear();
-    oldest_ = 0;
-  }
+  void RecordFailure();
 
  private:
   struct Call {
@@ -44,6 +43,8 @@ class CallPatience {
   const absl::Duration longest_;
   std::vector<Call> calls_;  // The last kRecent calls. A new one replaces calls_[oldest_].
   size_t oldest_ = 0;
+  int doubling_ = 1;
+  size_t calls_after_failure_ = 0;
 };
 
 }  // namespace bastion

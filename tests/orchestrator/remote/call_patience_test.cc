@@ -1,5 +1,7 @@
 #include "orchestrator/remote/call_patience.h"
 
+#include <algorithm>
+
 #include "gtest/gtest.h"
 
 namespace bastion {
@@ -41,12 +43,29 @@ TEST(CallPatienceTest, OneSlowCallCountsUntilItIsNotRecent) {
   EXPECT_EQ(patience.For(10), CallPatience::kSlack * kTime);
 }
 
-TEST(CallPatienceTest, APeerThatBecameSlowerCostsOneTimeout) {
+TEST(CallPatienceTest, APeerThatBecameSlowerCostsFewTimeouts) {
   CallPatience patience = AfterCalls(100, 10, kTime);
-  patience.RecordFailure();
-  EXPECT_EQ(patience.For(10), kLongest);
+  for (const int doubling : {2, 4}) {
+    patience.RecordFailure();
+    EXPECT_EQ(patience.For(10), std::min(doubling * CallPatience::kSlack * kTime, kLongest));
+  }
   for (size_t i = 0; i < CallPatience::kFewest; ++i) patience.Record(10, 3 * kTime);
   EXPECT_EQ(patience.For(10), 3 * CallPatience::kSlack * kTime);
+}
+
+TEST(CallPatienceTest, APeerThatHangsAfterAnInterruptionCostsAFractionOfTheLongestTime) {
+  CallPatience patience = AfterCalls(20, 10, absl::Milliseconds(1));
+  patience.RecordFailure();
+  patience.Record(10, absl::Milliseconds(1));
+  EXPECT_EQ(patience.For(10), 2 * kLongest / CallPatience::kRange);
+  for (size_t i = 1; i < CallPatience::kFewest; ++i) patience.Record(10, absl::Milliseconds(1));
+  EXPECT_EQ(patience.For(10), kLongest / CallPatience::kRange);
+}
+
+TEST(CallPatienceTest, FailuresNeverRaiseTheLimitAboveTheLongestTime) {
+  CallPatience patience = AfterCalls(20, 10, kTime);
+  for (int failure = 0; failure < 100; ++failure) patience.RecordFailure();
+  EXPECT_EQ(patience.For(10), kLongest);
 }
 
 }  // namespace
