@@ -56,7 +56,9 @@ class CudaDevice final : public Device {
   size_t MatrixBytes(WeightFormat format, int rows, int columns) const override {
     return Products::MatrixBytes(format, rows, columns);
   }
-  bool IsTable(const Formats& formats) const override { return Products::Support(formats).ok(); }
+  bool IsTable(const Formats& formats) const override {
+    return formats.weights == UnquantizedFormat(formats) && Products::Support(formats).ok();
+  }
   absl::Status Pack(absl::Span<const kernels::SourceMatrix> parts, const Matrix& to,
                     int index) override {
     return gpu_.products->Pack(parts, to, index);

@@ -56,7 +56,8 @@ void CudaActivations::MultiplyExperts(const Matrix& matrices, const void* x, con
   kernels::cuda::ExpertProductArgs args;
   args.x = static_cast<const uint16_t*>(x);
   args.sources = sources;
-  args.weight = static_cast<const uint16_t*>(static_cast<const void*>(matrices.data()));
+  args.weight = matrices.data();
+  args.int8 = matrices.format == WeightFormat::kInt8;
   args.tiles = tiles_.as<kernels::cuda::ExpertRows>();
   args.tile_count = route_counts_.as<int32_t>();
   args.tile_capacity = expert_tiles_;

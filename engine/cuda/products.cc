@@ -7,6 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/product/int8_rows.h"
+#include "kernels/cuda/product/pack_int8.h"
 
 namespace bastion::nn {
 namespace {
@@ -14,19 +16,20 @@ namespace {
 constexpr size_t kStagingBytes = size_t{32} << 20;
 
 // The products of a GPU: by weights of a format, with inputs of a type.
-struct Kernel {
+struct Inputs {
   WeightFormat weights;
   DType input;
 };
-constexpr Kernel kKernels[] = {{WeightFormat::kBF16, DType::kBF16},
-                               {WeightFormat::kF32, DType::kF32}};
+constexpr Inputs kInputs[] = {{WeightFormat::kBF16, DType::kBF16},
+                              {WeightFormat::kInt8, DType::kBF16},
+                              {WeightFormat::kF32, DType::kF32}};
 
 // Null if there is none.
-const Kernel* KernelOf(WeightFormat format) {
+const Inputs* InputsOf(WeightFormat format) {
   const auto* const found =
-      std::find_if(std::begin(kKernels), std::end(kKernels),
-                   [&](const Kernel& kernel) { return kernel.weights == format; });
-  return found == std::end(kKernels) ? nullptr : found;
+      std::find_if(std::begin(kInputs), std::end(kInputs),
+                   [&](const Inputs& inputs) { return inputs.weights == format; });
+  return found == std::end(kInputs) ? nullptr : found;
 }
 
 int OutputsOf(const Matrix& matrix, const Products::Rows& rows) {
@@ -37,7 +40,10 @@ int OutputsOf(const Matrix& matrix, const Products::Rows& rows) {
 kernels::cuda::ProductArgs ArgsOf(const Matrix& matrix, const void* x, int rows) {
   kernels::cuda::ProductArgs args;
   args.x = static_cast<const uint16_t*>(x);
-  args.weight = static_cast<const uint16_t*>(static_cast<const void*>(matrix.data()));
+  args.weight = matrix.data();
+  if (matrix.format == WeightFormat::kInt8) {
+    args.scales = kernels::cuda::Int8Scales(matrix.data(), matrix.rows, matrix.columns);
+  }
   args.rows = rows;
   args.columns = matrix.rows;
   args.depth = matrix.columns;
@@ -61,39 +67,74 @@ absl::StatusOr<std::unique_ptr<Products>> Products::Create(const GpuOptions& opt
 }
 
 absl::Status Products::Support(const Formats& formats) {
-  const Kernel* const kernel = KernelOf(formats.weights);
-  if (kernel == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--weights ", Name(formats.weights), " works on CPUs only; use bf16 or fp32 on a GPU"));
+  const Inputs* const inputs = InputsOf(formats.weights);
+  if (inputs == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--weights ", Name(formats.weights),
+                     " works on CPUs only; use bf16, int8 or fp32 on a GPU"));
   }
-  if (kernel->input == formats.activations) return absl::OkStatus();
+  if (inputs->input == formats.activations) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("--weights ", Name(formats.weights), " works on a GPU only with --dtype ",
-                   Name(kernel->input), ", not ", Name(formats.activations)));
+                   Name(inputs->input), ", not ", Name(formats.activations)));
 }
 
-// Matrices are row-major, without gaps.
+// Matrices of floats are row-major, without gaps.
 size_t Products::MatrixBytes(WeightFormat format, int rows, int columns) {
+  if (format == WeightFormat::kInt8) return kernels::cuda::Int8MatrixBytes(rows, columns);
   return Bytes(format, int64_t{rows} * columns);
 }
 
 absl::Status Products::Pack(absl::Span<const kernels::SourceMatrix> parts, const Matrix& to,
                             int index) {
+  if (to.format == WeightFormat::kInt8) return PackInt8(parts, to, index);
   char* next = to.data(index);
   for (const kernels::SourceMatrix& part : parts) {
     const int64_t count = int64_t{part.rows} * to.columns;
-    RETURN_IF_ERROR(Convert(part, {0, count}, KernelOf(to.format)->input, next));
+    RETURN_IF_ERROR(Convert(part, {0, count}, InputsOf(to.format)->input, next));
     next += Bytes(to.format, count);
   }
   return absl::OkStatus();
 }
 
+absl::Status Products::PackInt8(absl::Span<const kernels::SourceMatrix> parts, const Matrix& to,
+                                int index) {
+  if (!kernels::cuda::ProductSupports(to.columns)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--weights int8 works on a GPU only if all matrices have a multiple of 8 columns, and one "
+        "has ",
+        to.columns, "; use --weights bf16"));
+  }
+  RETURN_IF_ERROR(AllocateStaging());
+  const size_t pitch = kernels::cuda::Int8Pitch(to.columns);
+  const auto step = static_cast<int>(kStagingBytes / (pitch + sizeof(float)));
+  auto* const rounded = staging_.as<uint8_t>();
+  auto* const scales = static_cast<float*>(static_cast<void*>(rounded + step * pitch));
+  char* const all_scales = to.data(index) + kernels::cuda::Int8ScalesOffset(to.rows, to.columns);
+  int packed = 0;
+  for (const kernels::SourceMatrix& part : parts) {
+    for (int first = 0; first < part.rows; first += step) {
+      const int count = std::min(step, part.rows - first);
+      kernels::cuda::PackInt8({part, first, count, to.columns}, rounded, scales);
+      stream_.Copy(to.data(index) + packed * pitch, rounded, count * pitch);
+      stream_.Copy(all_scales + packed * sizeof(float), scales, count * sizeof(float));
+      RETURN_IF_ERROR(stream_.Synchronize());
+      packed += count;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Products::AllocateStaging() {
+  if (staging_.bytes() != 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(staging_,
+                   kernels::cuda::Memory::OnHost(kStagingBytes, "the staging buffer for weights"));
+  return absl::OkStatus();
+}
+
 absl::Status Products::Convert(const kernels::SourceMatrix& from, Device::Elements elements,
                                DType type, void* to) {
-  if (staging_.bytes() == 0) {
-    ASSIGN_OR_RETURN(
-        staging_, kernels::cuda::Memory::OnHost(kStagingBytes, "the staging buffer for weights"));
-  }
+  RETURN_IF_ERROR(AllocateStaging());
   const size_t element = Bytes(type, 1);
   const auto step = static_cast<int64_t>(kStagingBytes / element);
   for (int64_t first = 0; first < elements.count; first += step) {
@@ -106,12 +147,13 @@ absl::Status Products::Convert(const kernels::SourceMatrix& from, Device::Elemen
 }
 
 bool Products::AreExact(const Formats& formats) const {
-  const Kernel* const kernel = KernelOf(formats.weights);
-  return !options_.library_products && kernel != nullptr && kernel->input == DType::kBF16;
+  const Inputs* const inputs = InputsOf(formats.weights);
+  return !options_.library_products && inputs != nullptr && inputs->input == DType::kBF16;
 }
 
 bool Products::IsExact(const Matrix& matrix) const {
-  return !options_.library_products && KernelOf(matrix.format)->input == DType::kBF16 &&
+  if (matrix.format == WeightFormat::kInt8) return true;  // The library has no such products.
+  return !options_.library_products && InputsOf(matrix.format)->input == DType::kBF16 &&
          kernels::cuda::ProductSupports(matrix.columns);
 }
 
@@ -150,7 +192,7 @@ bool Products::MultiplyGated(const Matrix& matrix, const void* x, void* y, int r
 
 void Products::RunLibrary(const Matrix& matrix, const Rows& rows) {
   kernels::cuda::GemmArgs args;
-  args.shape = {KernelOf(matrix.format)->input, rows.count, OutputsOf(matrix, rows), matrix.columns,
+  args.shape = {InputsOf(matrix.format)->input, rows.count, OutputsOf(matrix, rows), matrix.columns,
                 rows.accumulate};
   args.x = rows.x;
   args.weight = matrix.data();
@@ -185,9 +227,9 @@ absl::Status Products::Tune() {
   for (const auto& args : std::exchange(noted_exact_, {})) {
     const kernels::cuda::ProductPlan plan = kernels::cuda::PlanProduct(args, device_);
     const int adds = plan.ranges == 1 ? 0 : plan.split ? 1 : 2;
-    if (!loaded_.insert({plan.warpgroups, plan.tile_columns, plan.tile_tokens, adds}).second) {
-      continue;
-    }
+    const Kernel kernel = {args.scales != nullptr, plan.warpgroups, plan.tile_columns,
+                           plan.tile_tokens, adds};
+    if (!loaded_.insert(kernel).second) continue;
     const kernels::cuda::Sums sums = Run(args);
     if (sums.ranges > 0) kernels::cuda::AddSums({sums, args.y, sums.stride}, stream_);
   }

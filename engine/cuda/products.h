@@ -32,7 +32,7 @@ class Products {
   [[nodiscard]] static absl::Status Support(const Formats& formats);
   // Whether products in these formats are the project's own, for all matrices that it supports.
   [[nodiscard]] bool AreExact(const Formats& formats) const;
-  // The functions of Device.
+  // The functions of Device. INVALID_ARGUMENT for int8 with columns that are no multiple of 8.
   [[nodiscard]] static size_t MatrixBytes(WeightFormat format, int rows, int columns);
   [[nodiscard]] absl::Status Pack(absl::Span<const kernels::SourceMatrix> parts, const Matrix& to,
                                   int index);
@@ -71,6 +71,9 @@ class Products {
            kernels::cuda::Stream& stream, std::unique_ptr<kernels::cuda::Gemm> gemm)
       : options_(options), device_(device), stream_(stream), gemm_(std::move(gemm)) {}
 
+  [[nodiscard]] absl::Status AllocateStaging();
+  [[nodiscard]] absl::Status PackInt8(absl::Span<const kernels::SourceMatrix> parts,
+                                      const Matrix& to, int index);
   // Whether the product is the project's own.
   [[nodiscard]] bool IsExact(const Matrix& matrix) const;
   // While collecting, only notes the product.
@@ -86,9 +89,10 @@ class Products {
   bool collecting_ = false;
   std::map<kernels::cuda::GemmShape, Noted> noted_;
   std::vector<kernels::cuda::ProductArgs> noted_exact_;
-  // The kernels of exact products that have run: whether they use warpgroups, columns and tokens of
-  // a tile, and who adds the ranges.
-  std::set<std::tuple<bool, int, int, int>> loaded_;
+  // A kernel of exact products: for int8, with warpgroups, columns and tokens of a tile, and who
+  // adds the ranges.
+  using Kernel = std::tuple<bool, bool, int, int, int>;
+  std::set<Kernel> loaded_;  // Those that have run.
 };
 
 }  // namespace bastion::nn

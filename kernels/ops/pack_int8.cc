@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "kernels/ops/panel_rows.h"
+#include "kernels/ops/round_int8.h"
 
 namespace bastion::kernels {
 namespace {
@@ -26,6 +27,16 @@ float LargestMagnitude(const PanelRow& row, int columns) {
   return *std::max_element(lanes, lanes + kLanes);
 }
 
+// What a row with this largest magnitude is multiplied by before it is rounded.
+float InverseScale(float largest) { return largest > 0 ? 127 / largest : 0; }
+
+// Rounds elements [k, k + count) of a row.
+void RoundPart(const PanelRow& row, int k, int count, float inverse_scale, int8_t* to) {
+  float values[kMaxElements];
+  ToFloats(row, k, count, values);
+  for (int j = 0; j < count; ++j) to[j] = Nearest(values[j] * inverse_scale);
+}
+
 void SetSums(const PackedMatrix& to, int panel) {
   const auto* const begin = static_cast<const int8_t*>(to.data) + to.panel_bytes() * panel;
   auto* const sums = const_cast<int32_t*>(to.sums(panel));
@@ -45,16 +56,23 @@ void PackInt8Panel(const PanelRows& rows, const PackedMatrix& to, int panel) {
   float inverse_scales[kPanel];
   for (int i = 0; i < kPanel; ++i) {
     const float largest = rows[i].data == nullptr ? 0 : LargestMagnitude(rows[i], to.columns);
-    inverse_scales[i] = largest > 0 ? 127 / largest : 0;
+    inverse_scales[i] = InverseScale(largest);
     scales[i] = largest / 127;
   }
   PackWords(rows, to, panel, [&](int i, int k, int count, void* words) {
-    float values[kMaxElements];
-    ToFloats(rows[i], k, count, values);
-    auto* const rounded = static_cast<int8_t*>(words);
-    for (int j = 0; j < count; ++j) rounded[j] = Nearest(values[j] * inverse_scales[i]);
+    RoundPart(rows[i], k, count, inverse_scales[i], static_cast<int8_t*>(words));
   });
   SetSums(to, panel);
+}
+
+float RoundRow(const SourceMatrix& from, int row, int columns, int8_t* to) {
+  const auto* const data = static_cast<const char*>(from.data) + from.row_bytes(columns) * row;
+  const PanelRow source = {from.type, data, from.blocks};
+  const float largest = LargestMagnitude(source, columns);
+  for (int k = 0; k < columns; k += kMaxElements) {
+    RoundPart(source, k, std::min(kMaxElements, columns - k), InverseScale(largest), to + k);
+  }
+  return largest / 127;
 }
 
 }  // namespace bastion::kernels

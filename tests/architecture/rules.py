@@ -27,7 +27,7 @@ MAY_INCLUDE = {
     "kernels/torch": ["common/base", "kernels/ops"],
     "kernels/cuda/runtime": ["common/base"],
     "kernels/cuda/simt": ["common/base", "kernels/ops", "kernels/cuda/runtime"],
-    "kernels/cuda/product": ["common/base", "kernels/cuda/runtime", "kernels/cuda/simt"],
+    "kernels/cuda/product": ["common/base", "kernels/ops", "kernels/cuda/runtime", "kernels/cuda/simt"],
     "kernels/cuda": ["kernels/ops", "kernels/cuda/product", "kernels/cuda/runtime", "kernels/cuda/simt"],
     "kernels/cuda/attention": ["common/base", "kernels/cuda", "kernels/cuda/simt"],
     "kernels/cuda/choose": ["common/base", "kernels/ops", "kernels/cuda", "kernels/cuda/runtime", "kernels/cuda/simt"],

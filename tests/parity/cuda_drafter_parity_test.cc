@@ -5,8 +5,10 @@
 #include <memory>
 #include <random>
 
+#include "common/base/status.h"
 #include "drafter_service/draft/dflash.h"
 #include "drafter_service/engine/drafter_engine.h"
+#include "kernels/ops/types.h"
 #include "tests/parity/cuda_parity_fixture.h"
 
 namespace bastion {
@@ -59,6 +61,39 @@ TEST_P(CudaDraftParityTest, DraftsMatchTheCpu) {
       EXPECT_EQ(drafts[1][s].tokens[0], drafts[0][s].tokens[0]) << "sequence " << s;
     }
   }
+}
+
+// A block after seven random rows of context, with the drafter in `weights`.
+absl::StatusOr<Marginals> FirstDraft(const std::string& folder, nn::EngineOptions options,
+                                     WeightFormat weights) {
+  options.formats = nn::FormatsFor(weights);
+  ASSIGN_OR_RETURN(auto model,
+                   drafter::DflashModel::Load(folder + "/drafter", folder + "/target", options));
+  Features features;
+  features.width = model->feature_width();
+  features.type = DType::kBF16;
+  std::mt19937 random(4);
+  std::normal_distribution<float> normal;
+  std::vector<uint16_t> values(size_t{7} * features.width);
+  for (uint16_t& value : values) value = kernels::FloatToBf16(normal(random));
+  features.bytes.assign(reinterpret_cast<const char*>(values.data()), values.size() * 2);
+  nn::PageTable table;
+  RETURN_IF_ERROR(model->AppendContext({{&table, 0, features}}));
+  ASSIGN_OR_RETURN(auto drafts, model->Draft({{&table, 7, 3}}, /*candidates=*/16));
+  return std::move(drafts[0]);
+}
+
+TEST_P(CudaDraftParityTest, Int8DraftsFromADraftVocabularyAreCloseToBf16) {
+  std::vector<TokenId> even;
+  for (TokenId token = 0; token < 100; token += 2) even.push_back(token);
+  options_.head_tokens = std::make_shared<const std::vector<TokenId>>(even);
+  const auto expected = FirstDraft(folder_, OnGpu(), WeightFormat::kBF16);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  const auto actual = FirstDraft(folder_, OnGpu(), WeightFormat::kInt8);
+  if (absl::IsInvalidArgument(actual.status())) GTEST_SKIP() << actual.status();
+  ASSERT_TRUE(actual.ok()) << actual.status();
+  ExpectNear(actual->log_probs, expected->log_probs, 0.06);
+  for (const TokenId token : actual->tokens) EXPECT_EQ(token % 2, 0);
 }
 
 // An autoregressive drafter: a golden target drafts for itself.

@@ -1,5 +1,5 @@
-// A target on a GPU in bf16 is exact: a row of a tree, and a row of a prompt in any chunk, has the
-// bits that plain decoding gives it. A build without CUDA uses the emulator.
+// A target on a GPU in bf16 or int8 is exact: a row of a tree, and a row of a prompt in any chunk,
+// has the bits that plain decoding gives it. A build without CUDA uses the emulator.
 #include <algorithm>
 #include <memory>
 
@@ -14,8 +14,8 @@ constexpr int kSteps = 14;
 
 class CudaExactTest : public testing::CudaParityFixture {
  protected:
-  void LoadTarget() {
-    options_.formats = nn::FormatsFor(WeightFormat::kBF16);
+  void LoadTarget(WeightFormat weights) {
+    options_.formats = nn::FormatsFor(weights);
     auto target = verifier::LoadTarget(folder_ + "/target", OnGpu());
     ASSERT_TRUE(target.ok()) << target.status();
     target_ = *std::move(target);
@@ -66,50 +66,66 @@ class CudaExactTest : public testing::CudaParityFixture {
     return *(*outcomes)[0];
   }
 
+  void ExpectChunksOfAnySizeToAgree() {
+    std::string expected;
+    for (const int chunk : {5, 64, 128}) {
+      nn::PageTable table;
+      const std::string features = Prefill(table, chunk);
+      if (expected.empty()) expected = features;
+      EXPECT_TRUE(features == expected) << "chunks of " << chunk;
+      target_->pages().Shrink(table, 0);
+    }
+  }
+
+  void ExpectATreeToHaveTheBitsOfPlainDecoding() {
+    nn::PageTable table;
+    Prefill(table, 128);
+    std::string expected;
+    std::vector<TokenId> plain = {tokens_.back()};
+    for (int step = 0; step < kSteps; ++step) {
+      const DraftTree root(plain.back());
+      plain.push_back(Verify(table, Cached() + step, root, expected).next);
+    }
+    // The same path in a tree, with two wrong siblings of each of its nodes, and their children.
+    DraftTree tree(plain[0]);
+    NodeIndex last = 0;
+    for (int step = 1; step < kSteps; ++step) {
+      const NodeIndex wrong = tree.Add(last, (plain[step] + 1) % 50, -1.0f);
+      const NodeIndex right = tree.Add(last, plain[step], -1.0f);
+      tree.Add(wrong, plain[step], -1.0f);
+      tree.Add(last, (plain[step] + 2) % 50, -1.0f);
+      last = right;
+    }
+    nn::PageTable other;
+    Prefill(other, 128);
+    std::string features;
+    const Acceptance accepted = Verify(other, Cached(), tree, features);
+    EXPECT_EQ(accepted.path.size(), kSteps - 1u);
+    EXPECT_EQ(accepted.next, plain.back());
+    EXPECT_TRUE(features == expected) << "the features of an accepted node differ";
+  }
+
   [[nodiscard]] int Cached() const { return static_cast<int>(tokens_.size()) - 1; }
 
   std::unique_ptr<verifier::Target> target_;
 };
 
 TEST_P(CudaExactTest, APromptHasTheSameBitsInChunksOfAnySize) {
-  LoadTarget();
-  std::string expected;
-  for (const int chunk : {5, 64, 128}) {
-    nn::PageTable table;
-    const std::string features = Prefill(table, chunk);
-    if (expected.empty()) expected = features;
-    EXPECT_TRUE(features == expected) << "chunks of " << chunk;
-    target_->pages().Shrink(table, 0);
-  }
+  LoadTarget(WeightFormat::kBF16);
+  ExpectChunksOfAnySizeToAgree();
 }
 
 TEST_P(CudaExactTest, ATreeHasTheBitsOfPlainDecoding) {
-  LoadTarget();
-  nn::PageTable table;
-  Prefill(table, 128);
-  std::string expected;
-  std::vector<TokenId> plain = {tokens_.back()};
-  for (int step = 0; step < kSteps; ++step) {
-    const DraftTree root(plain.back());
-    plain.push_back(Verify(table, Cached() + step, root, expected).next);
-  }
-  // The same path in a tree, with two wrong siblings of each of its nodes, and their children.
-  DraftTree tree(plain[0]);
-  NodeIndex last = 0;
-  for (int step = 1; step < kSteps; ++step) {
-    const NodeIndex wrong = tree.Add(last, (plain[step] + 1) % 50, -1.0f);
-    const NodeIndex right = tree.Add(last, plain[step], -1.0f);
-    tree.Add(wrong, plain[step], -1.0f);
-    tree.Add(last, (plain[step] + 2) % 50, -1.0f);
-    last = right;
-  }
-  nn::PageTable other;
-  Prefill(other, 128);
-  std::string features;
-  const Acceptance accepted = Verify(other, Cached(), tree, features);
-  EXPECT_EQ(accepted.path.size(), kSteps - 1u);
-  EXPECT_EQ(accepted.next, plain.back());
-  EXPECT_TRUE(features == expected) << "the features of an accepted node differ";
+  LoadTarget(WeightFormat::kBF16);
+  ExpectATreeToHaveTheBitsOfPlainDecoding();
+}
+
+class CudaInt8ExactTest : public CudaExactTest {};
+
+TEST_P(CudaInt8ExactTest, PromptsAndTreesHaveTheBitsOfPlainDecoding) {
+  LoadTarget(WeightFormat::kInt8);
+  ExpectChunksOfAnySizeToAgree();
+  ExpectATreeToHaveTheBitsOfPlainDecoding();
 }
 
 // One of each architecture, and of each kind of attention. The emulator is slow.
@@ -118,6 +134,9 @@ INSTANTIATE_TEST_SUITE_P(Goldens, CudaExactTest,
                                            "mistral_window", "moe_normalized", "neox_parallel",
                                            "neox_sequential", "qwen2_yarn", "sharded_head_dim64",
                                            "smollm3_no_rope_layers"),
+                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Goldens, CudaInt8ExactTest,
+                         ::testing::Values("gqa4_tied_draft5", "moe_normalized", "neox_parallel"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

@@ -8,6 +8,8 @@
 
 #include "common/base/check.h"
 #include "kernels/cuda/product/expert_product.h"
+#include "kernels/cuda/product/int8_rows.h"
+#include "kernels/cuda/product/int8_tile.h"
 #include "kernels/cuda/product/product.h"
 #include "kernels/cuda/product/product_store.h"
 
@@ -17,7 +19,10 @@ namespace {
 
 // What a launch computes, as kernel arguments.
 struct ExpertWork {
-  ProductArgs matrix;  // x, the matrices, and y or the activation; columns are those of a matrix.
+  // x, the first matrix with its scales, and y or the activation; columns are those of a matrix.
+  ProductArgs matrix;
+  int64_t matrix_bytes;  // From a matrix to the next one.
+  int pitch;             // Bytes of a row of a matrix.
   const int32_t* sources;
   const ExpertRows* rows;
   const int32_t* row_tiles;  // [1]
@@ -42,6 +47,11 @@ SIMT_DEVICE Item ItemAt(const ExpertWork& work, int index) {
   return item;
 }
 
+// Where the matrix of an item begins, in bytes after the first matrix. So do its scales.
+SIMT_DEVICE int64_t MatrixOffset(const ExpertWork& work, const Item& item) {
+  return item.rows.expert * work.matrix_bytes;
+}
+
 // The rows of x that an item of `count` rows multiplies, with zeros after its last one.
 SIMT_DEVICE int PaddedRows(int count) {
   return count <= 8 ? 8 : count <= 16 ? 16 : count <= 32 ? 32 : kMaxExpertRows;
@@ -54,9 +64,10 @@ class ExpertLoader {
   SIMT_DEVICE ExpertLoader(const ExpertWork& work, int items, uint32_t ring)
       : work_(work),
         items_(items),
+        weights_(ring),
         piece_(ThreadIndex() % kPieces),
         row_(ThreadIndex() / kPieces),
-        to_(ring + Place(row_, piece_)),
+        to_(ring + T::kWeightBytes + Place(row_, piece_)),
         index_(Block().x) {}
 
   // Starts the copies of the next step, if there is one, and closes their group.
@@ -75,9 +86,7 @@ class ExpertLoader {
 
  private:
   static constexpr int kPassRows = T::kThreads / kPieces;
-  static constexpr int kPasses = T::kColumns / kPassRows;
   static constexpr int kTokenPasses = (T::kTokens + kPassRows - 1) / kPassRows;
-  static_assert(kPassRows % 8 == 0 && T::kColumns % kPassRows == 0);
 
   SIMT_DEVICE void BeginItem() {
     const Item item = ItemAt(work_, index_);
@@ -92,41 +101,34 @@ class ExpertLoader {
         tokens_[p] = work_.sources == nullptr ? place : work_.sources[place];
       }
     }
-    SIMT_UNROLL
-    for (int p = 0; p < kPasses; ++p) {
-      const int row = WeightRow(work_.matrix, T::kColumns, item.tile, row_ + p * kPassRows);
-      rows_[p] = row < 0 ? -1 : item.rows.expert * work_.matrix.columns + row;
-    }
+    matrix_ = static_cast<const char*>(work_.matrix.weight) + MatrixOffset(work_, item);
+    weights_.Begin(work_.matrix, item.tile);
   }
 
   SIMT_DEVICE void Copy() const {
     const ProductArgs& args = work_.matrix;
     const int column = step_ * kStep + piece_ * 8;
-    const uint32_t to = to_ + slot_ * T::kStageBytes;
-    SIMT_UNROLL
-    for (int p = 0; p < kPasses; ++p) {
-      const bool valid = rows_[p] >= 0 && column < args.depth;
-      const int64_t from = valid ? static_cast<int64_t>(rows_[p]) * args.depth + column : 0;
-      CopyAsync16(to + p * kPassRows * kStepBytes, args.weight + from, valid);
-    }
+    const uint32_t stage = slot_ * T::kStageBytes;
+    weights_.Copy(matrix_, work_.pitch, step_ * kStep, stage);
     SIMT_UNROLL
     for (int p = 0; p < kTokenPasses; ++p) {
       if (row_ + p * kPassRows >= padded_) return;
       const bool valid = tokens_[p] >= 0 && column < args.depth;
       const int64_t from = valid ? static_cast<int64_t>(tokens_[p]) * args.depth + column : 0;
-      CopyAsync16(to + T::kWeightBytes + p * kPassRows * kStepBytes, args.x + from, valid);
+      CopyAsync16(to_ + stage + p * kPassRows * kStepBytes, args.x + from, valid);
     }
   }
 
   const ExpertWork& work_;
   const int items_;
-  const int piece_, row_;
+  WeightLoader<T> weights_;
+  const int piece_, row_;  // What the thread copies of x.
   const uint32_t to_;
   int index_;  // The item that is copied, its step, and the slot of the ring.
   int step_ = 0, slot_ = 0;
-  int padded_ = 0;            // Rows of x that the item needs.
-  int rows_[kPasses];         // Rows of all matrices; −1: none.
-  int tokens_[kTokenPasses];  // Rows of x; −1: none.
+  int padded_ = 0;                // Rows of x that the item needs.
+  const char* matrix_ = nullptr;  // That of the item's expert.
+  int tokens_[kTokenPasses];      // Rows of x; −1: none.
 };
 
 // Stores the sums of an item, as those of a product that ends with the item's rows.
@@ -156,7 +158,9 @@ class ExpertRing {
   // Multiplies an item with at most 8 · `wide` rows of x.
   template <int wide>
   SIMT_DEVICE void Multiply(const Item& item) {
-    using Used = Tile<T::kHigh, T::kThreads / kWarp, wide>;
+    using Used = Tile<T::kHigh, T::kWarps, wide, T::kWeightSize>;
+    const int64_t floats = MatrixOffset(work_, item) / static_cast<int64_t>(sizeof(float));
+    const RowScales<Used> scales(work_.matrix, floats, item.tile);
     WarpSums<Used> sums;
     sums.Clear();
     SIMT_ROLL
@@ -165,10 +169,10 @@ class ExpertRing {
       SyncBlock();
       loader_.CopyStep();
       const uint32_t stage = ring_ + slot_ * T::kStageBytes;
-      MultiplyStep<Used>(stage + Warp() * T::kHigh * 16 * kStepBytes, stage + T::kWeightBytes,
-                         sums);
+      MultiplyStage(stage, stage + T::kWeightBytes, sums);
       if (++slot_ == work_.stages) slot_ = 0;
     }
+    scales.Apply(sums);
     StoreItem(work_, item, sums);
   }
 
@@ -211,10 +215,21 @@ int TilesOf(const ExpertProductArgs& args, int tile_columns) {
                                     : Quotient(args.columns / 2, tile_columns / 2);
 }
 
-template <int warps>
+template <int weight_size>
 void LaunchItems(const ExpertWork& work, const ExpertPlan& plan, Stream& stream) {
-  using T = Tile<1, warps, kMaxExpertRows / 8>;
-  Launch(stream, ExpertProductKernel<T>, {{plan.blocks}, T::kThreads, plan.shared}, work);
+  const auto launch = [&](auto tile) {
+    using T = decltype(tile);
+    Launch(stream, ExpertProductKernel<T>, {{plan.blocks}, T::kThreads, plan.shared}, work);
+  };
+  constexpr int kWide = kMaxExpertRows / 8;
+  switch (plan.tile_columns) {
+    case 64:
+      return launch(Tile<1, 4, kWide, weight_size>());
+    case 96:
+      return launch(Tile<1, 6, kWide, weight_size>());
+    default:
+      return launch(Tile<1, 8, kWide, weight_size>());
+  }
 }
 
 }  // namespace
@@ -238,7 +253,7 @@ ExpertPlan PlanExperts(const ExpertProductArgs& args, const DeviceInfo& device) 
   }
   const int tiles = product::TilesOf(args, plan.tile_columns);
   plan.blocks = std::min(device.multiprocessors, tiles * args.tile_capacity);
-  const size_t stage = product::StageBytes(plan.tile_columns, kMaxExpertRows);
+  const size_t stage = product::StageBytes(plan.tile_columns, kMaxExpertRows, args.int8 ? 1 : 2);
   plan.stages = std::clamp(static_cast<int>(device.shared_bytes / stage), 2, product::kMaxStages);
   // Two blocks must never fit on a multiprocessor (PlanProduct).
   plan.shared = std::max(plan.stages * stage, device.shared_bytes / 2);
@@ -260,13 +275,15 @@ void ExpertProduct(const ExpertProductArgs& args, const ExpertPlan& plan, Stream
   work.tiles = product::TilesOf(args, plan.tile_columns);
   work.steps = product::Quotient(args.depth, product::kStep);
   work.stages = plan.stages;
-  switch (plan.tile_columns) {
-    case 64:
-      return product::LaunchItems<4>(work, plan, stream);
-    case 96:
-      return product::LaunchItems<6>(work, plan, stream);
-    default:
-      return product::LaunchItems<8>(work, plan, stream);
+  if (args.int8) {
+    work.matrix.scales = Int8Scales(args.weight, args.columns, args.depth);
+    work.pitch = Int8Pitch(args.depth);
+    work.matrix_bytes = static_cast<int64_t>(Int8MatrixBytes(args.columns, args.depth));
+    product::LaunchItems<1>(work, plan, stream);
+  } else {
+    work.pitch = 2 * args.depth;
+    work.matrix_bytes = int64_t{work.pitch} * args.columns;
+    product::LaunchItems<2>(work, plan, stream);
   }
 }
 

@@ -1,6 +1,6 @@
-// Products of the rows of each expert by the expert's matrix, in bf16. The bits of a row do not
-// depend on the other rows of the step, nor on the experts that they choose: a product has one
-// range (product.h), whatever its shape.
+// Products of bf16 rows of each expert by the expert's matrix, in bf16 or int8. The bits of a row
+// do not depend on the other rows of the step, nor on the experts that they choose: a product has
+// one range (product.h), whatever its shape.
 //
 // One range is enough. A token of Qwen3-30B-A3B chooses 8 of 128 experts, so even a step of one row
 // reads 8 matrices: 128 tiles of 96 rows of gate and up, and 128 tiles of 128 rows of down. A GPU
@@ -36,7 +36,8 @@ struct alignas(16) ExpertRows {
 struct ExpertProductArgs {
   const uint16_t* x = nullptr;          // [R, K]; [R k, K] without sources
   const int32_t* sources = nullptr;     // [R k], or null: place p has row p of x.
-  const uint16_t* weight = nullptr;     // [E, N, K]
+  const void* weight = nullptr;         // [E, N, K], or E int8 matrices (Int8MatrixBytes)
+  bool int8 = false;                    // Whether the weights are int8 (int8_rows.h).
   const ExpertRows* tiles = nullptr;    // [tile_capacity]
   const int32_t* tile_count = nullptr;  // [1]
   int tile_capacity = 0;                // MaxExpertTiles(…)

@@ -1,5 +1,6 @@
 #include "common/base/check.h"
 #include "kernels/cuda/product/add_ranges.h"
+#include "kernels/cuda/product/int8_rows.h"
 #include "kernels/cuda/product/product.h"
 #include "kernels/cuda/product/product_steps.h"
 #include "kernels/cuda/product/product_store.h"
@@ -11,44 +12,34 @@ namespace {
 
 constexpr int kAddThreads = 256;
 
-template <typename T>
+// `adds`: a block adds all ranges of its tiles.
+template <typename T, bool adds>
 SIMT_KERNEL(T::kThreads, 1)
 void ProductKernel(Work work) {
   LetNextKernelStart();
   const Share share = ShareOf(work, T::kTokens);
   Steps<T> steps(work, share);
+  SIMT_ROLL
   for (int tile = share.tile; tile < work.tiles; tile += work.plan.groups) {
-    WarpSums<T> sums;
-    sums.Clear();
-    steps.Multiply(share.steps, sums);
-    if (work.args.activation != nullptr) {
-      StoreGated<T>(work, share, tile, sums);
-    } else {
-      Store<T>(work, share, tile, sums);
-    }
-  }
-  WaitCopies<0>();
-}
-
-// A block adds all ranges of its tiles.
-template <typename T>
-SIMT_KERNEL(T::kThreads, 1)
-void WholeProductKernel(Work work) {
-  LetNextKernelStart();
-  const Share share = ShareOf(work, T::kTokens);
-  Steps<T> steps(work, share);
-  for (int tile = share.tile; tile < work.tiles; tile += work.plan.groups) {
+    const RowScales<T> scales(work.args, 0, tile);
     WarpSums<T> total;
-    total.Clear();
-    steps.Multiply(work.range_steps, total);
     SIMT_ROLL
-    for (int range = 1; range < work.plan.ranges; ++range) {
+    for (int range = 0; range < (adds ? work.plan.ranges : 1); ++range) {
       WarpSums<T> sums;
       sums.Clear();
-      steps.Multiply(work.range_steps, sums);
-      total.Add(sums);
+      steps.Multiply(adds ? work.range_steps : share.steps, sums);
+      scales.Apply(sums);
+      if (!adds || range == 0) {
+        total = sums;
+      } else {
+        total.Add(sums);
+      }
     }
-    Store<T>(work, share, tile, total);
+    if (work.args.activation != nullptr) {
+      StoreGated<T>(work, share, tile, total);
+    } else {
+      Store<T>(work, share, tile, total);
+    }
   }
   WaitCopies<0>();
 }
@@ -62,48 +53,42 @@ void AddSumsKernel(AddSumsArgs args) {
   args.y[i] = args.accumulate ? args.y[i] + sum : sum;
 }
 
-template <typename T>
-void LaunchTile(void (*kernel)(Work), const Work& work, Stream& stream) {
+template <typename T, bool adds>
+void LaunchTile(const Work& work, Stream& stream) {
   const int parts = work.plan.split ? work.plan.ranges : 1;
   const int row_tiles = (work.args.rows + T::kTokens - 1) / T::kTokens;
   const LaunchShape shape = {{row_tiles, work.plan.groups * parts}, T::kThreads, work.plan.shared};
-  Launch(stream, kernel, shape, work);
+  Launch(stream, ProductKernel<T, adds>, shape, work);
 }
 
-template <int high, int warps, int wide>
-void LaunchProduct(const Work& work, Stream& stream) {
-  using T = Tile<high, warps, wide>;
-  LaunchTile<T>(ProductKernel<T>, work, stream);
-}
-
-template <int wide>
+template <int wide, int weight_size>
 void LaunchTokens(const Work& work, Stream& stream) {
   switch (work.plan.tile_columns) {
     case 64:
-      return LaunchProduct<1, 4, wide>(work, stream);
+      return LaunchTile<Tile<1, 4, wide, weight_size>, false>(work, stream);
     case 128:
-      return LaunchProduct<1, 8, wide>(work, stream);
+      return LaunchTile<Tile<1, 8, wide, weight_size>, false>(work, stream);
     default:
-      return LaunchProduct<2, 6, wide>(work, stream);
+      return LaunchTile<Tile<2, 6, wide, weight_size>, false>(work, stream);
   }
 }
 
+template <int weight_size>
 void LaunchWork(const Work& work, Stream& stream) {
   if (work.plan.ranges > 1 && !work.plan.split) {
-    using T = Tile<1, 8, 16>;
-    return LaunchTile<T>(WholeProductKernel<T>, work, stream);
+    return LaunchTile<Tile<1, 8, 16, weight_size>, true>(work, stream);
   }
   switch (work.plan.tile_tokens) {
     case 8:
-      return LaunchTokens<1>(work, stream);
+      return LaunchTokens<1, weight_size>(work, stream);
     case 16:
-      return LaunchTokens<2>(work, stream);
+      return LaunchTokens<2, weight_size>(work, stream);
     case 32:
-      return LaunchTokens<4>(work, stream);
+      return LaunchTokens<4, weight_size>(work, stream);
     case 64:
-      return LaunchTokens<8>(work, stream);
+      return LaunchTokens<8, weight_size>(work, stream);
     default:
-      return LaunchTokens<16>(work, stream);
+      return LaunchTokens<16, weight_size>(work, stream);
   }
 }
 
@@ -120,8 +105,12 @@ Sums Product(const ProductArgs& args, const ProductPlan& plan, Stream& stream) {
   work.range_steps = (args.depth / plan.ranges + product::kStep - 1) / product::kStep;
   if (plan.warpgroups) {
     product::LaunchWarpgroups(work, stream);
+  } else if (args.scales != nullptr) {
+    work.pitch = Int8Pitch(args.depth);
+    product::LaunchWork<1>(work, stream);
   } else {
-    product::LaunchWork(work, stream);
+    work.pitch = 2 * args.depth;
+    product::LaunchWork<2>(work, stream);
   }
   if (!plan.split) return {};
   return {args.y, plan.ranges, static_cast<int64_t>(args.rows) * outputs};

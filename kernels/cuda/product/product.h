@@ -1,10 +1,12 @@
-// Matrix products y = x Wᵀ of bf16 rows, summed in fp32, whose bits do not depend on the number of
-// rows. So a row of a tree gets the bits that plain decoding gives it:
+// Matrix products y = x Wᵀ of bf16 rows with bf16 or int8 weights, summed in fp32, whose bits do
+// not depend on the number of rows. So a row of a tree gets the bits that plain decoding gives it:
 //
 //   1. The depth K is cut into S ranges of equal size. S depends on the shape of W only
 //      (ProductRanges).
 //   2. Within a range, an output is one sum, which starts from 0 and takes 16 products at a time,
 //      in ascending order. The instruction that adds them is that of the GPU's architecture.
+//      Int8 weights (int8_rows.h) are summed as integers, which are exact in bf16. Then the sum is
+//      multiplied by the scale of its row of W, and rounded.
 //   3. y = ((p0 + p1) + p2) + …, the sums of the ranges in ascending order.
 //
 // Everything else is free (ProductPlan): the tiles, the number of blocks, and who adds the ranges.
@@ -28,18 +30,20 @@ inline constexpr int kMaxTokens = 128;
 
 // REQUIRES: ProductSupports(depth); x and the weights are aligned to 16 bytes.
 struct ProductArgs {
-  const uint16_t* x = nullptr;       // [R, K]
-  const uint16_t* weight = nullptr;  // [N, K]
-  int rows = 0;                      // R
-  int columns = 0;                   // N
-  int depth = 0;                     // K
-  int outputs = 0;                   // Only the first outputs of a row. 0: all N.
+  const uint16_t* x = nullptr;   // [R, K]
+  const void* weight = nullptr;  // [N, K]
+  int rows = 0;                  // R
+  int columns = 0;               // N
+  int depth = 0;                 // K
+  int outputs = 0;               // Only the first outputs of a row. 0: all N.
   // [R, outputs], or the sums of the ranges [S, R, outputs] if the plan is split.
   float* y = nullptr;
   bool accumulate = false;  // y += x Wᵀ. Not if the plan is split.
   // Not null: W is [2, N / 2, K], and the result is silu(first half) · second half, rounded to bf16
   // [R, N / 2]. Such a product has one range, and no y.
   uint16_t* activation = nullptr;
+  // Not null: W is int8 (int8_rows.h), and its rows have these scales [N].
+  const float* scales = nullptr;
 };
 
 // S, for a W of this shape.

@@ -35,8 +35,8 @@ int TileColumns(const ProductArgs& args, int ranges, int multiprocessors) {
 
 // How many steps of a block's `steps` are in the ring, and what shared memory that takes. A ring of
 // warpgroups has two barriers for each stage.
-void PlanRing(int steps, const DeviceInfo& device, ProductPlan& plan) {
-  size_t stage = product::StageBytes(plan.tile_columns, plan.tile_tokens), rest = 0;
+void PlanRing(int steps, int weight_size, const DeviceInfo& device, ProductPlan& plan) {
+  size_t stage = product::StageBytes(plan.tile_columns, plan.tile_tokens, weight_size), rest = 0;
   int most = product::kMaxStages;
   if (plan.warpgroups) {
     stage += 2 * kBarrierBytes;
@@ -50,9 +50,10 @@ void PlanRing(int steps, const DeviceInfo& device, ProductPlan& plan) {
   plan.shared = std::max(plan.stages * stage + rest, device.shared_bytes / 2);
 }
 
-// A tile of gated weights is copied in boxes of 8 rows of each half.
+// A tile of gated weights is copied in boxes of 8 rows of each half. Warpgroups multiply bf16 from
+// shared memory, so they cannot turn int8 into bf16 on the way.
 bool WarpgroupsSupport(const ProductArgs& args) {
-  return args.activation == nullptr || args.columns % 16 == 0;
+  return args.scales == nullptr && (args.activation == nullptr || args.columns % 16 == 0);
 }
 
 }  // namespace
@@ -86,7 +87,8 @@ ProductPlan PlanProduct(const ProductArgs& args, const DeviceInfo& device) {
   plan.groups = few ? Quotient(tiles, turns) : tiles;
 
   plan.warpgroups = HasWarpgroups(device.capability) && WarpgroupsSupport(args);
-  PlanRing(turns * Quotient(args.depth, parts * product::kStep), device, plan);
+  const int weight_size = args.scales != nullptr ? 1 : 2;
+  PlanRing(turns * Quotient(args.depth, parts * product::kStep), weight_size, device, plan);
   return plan;
 }
 

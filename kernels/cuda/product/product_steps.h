@@ -3,6 +3,7 @@
 #ifndef BASTION_KERNELS_CUDA_PRODUCT_PRODUCT_STEPS_H_
 #define BASTION_KERNELS_CUDA_PRODUCT_PRODUCT_STEPS_H_
 
+#include "kernels/cuda/product/int8_tile.h"
 #include "kernels/cuda/product/product_tile.h"
 
 namespace bastion::kernels::cuda::product {
@@ -42,7 +43,7 @@ class Steps {
       CommitCopies();
       next_.Advance(work_, share_);
       const uint32_t stage = ring_ + slot_ * T::kStageBytes;
-      MultiplyStep<T>(stage + Warp() * T::kHigh * 16 * kStepBytes, stage + T::kWeightBytes, sums);
+      MultiplyStage<T>(stage, stage + T::kWeightBytes, sums);
       if (++slot_ == work_.plan.stages) slot_ = 0;
     }
   }

@@ -19,11 +19,14 @@ inline constexpr int kStepBytes = 2 * kStep;  // A row of a step.
 inline constexpr int kPieces = 8;             // Pieces of 16 bytes in a row of a step.
 inline constexpr int kMaxStages = 8;
 
-// Bytes of a step in the ring.
-constexpr size_t StageBytes(int columns, int tokens) { return (columns + tokens) * kStepBytes; }
+// Bytes of a step in the ring. `weight_size` is that of a weight, in bytes.
+constexpr size_t StageBytes(int columns, int tokens, int weight_size = 2) {
+  return columns * kStep * weight_size + tokens * kStepBytes;
+}
 
-// A tile: each of kWarps warps multiplies kHigh · 16 rows of W by kWide · 8 rows of x.
-template <int high, int warps, int wide>
+// A tile: each of kWarps warps multiplies kHigh · 16 rows of W by kWide · 8 rows of x. A weight has
+// two bytes (bf16) or one (int8).
+template <int high, int warps, int wide, int weight_size = 2>
 struct Tile {
   static constexpr int kHigh = high;
   static constexpr int kWide = wide;
@@ -31,8 +34,10 @@ struct Tile {
   static constexpr int kThreads = warps * kWarp;
   static constexpr int kColumns = 16 * high * warps;
   static constexpr int kTokens = 8 * wide;
-  static constexpr int kWeightBytes = kColumns * kStepBytes;
-  static constexpr int kStageBytes = (kColumns + kTokens) * kStepBytes;
+  static constexpr int kWeightSize = weight_size;
+  static constexpr int kWeightRowBytes = kStep * weight_size;  // In a row of a step.
+  static constexpr int kWeightBytes = kColumns * kWeightRowBytes;
+  static constexpr int kStageBytes = kWeightBytes + kTokens * kStepBytes;
 };
 
 // What a launch computes, as kernel arguments.
@@ -41,6 +46,7 @@ struct Work {
   ProductPlan plan;
   int tiles = 0;        // Tiles of W.
   int range_steps = 0;  // Steps of a range.
+  int pitch = 0;        // Bytes of a row of W.
 };
 
 // What a block computes: the steps [first_step, first_step + steps) of its tiles.
@@ -70,6 +76,11 @@ SIMT_DEVICE uint32_t Place(int row, int piece) {
   return static_cast<uint32_t>(row * kStepBytes + ((piece ^ (row & 7)) << 4));
 }
 
+// The same for int8 weights, whose rows have half as many bytes.
+SIMT_DEVICE uint32_t PlaceInt8(int row, int piece) {
+  return static_cast<uint32_t>(row * kStep + ((piece ^ (row / 2 & 3)) << 4));
+}
+
 // The row of W that row `row` of a tile is; -1 if there is none. A gated tile alternates between 8
 // rows of the first half and their 8 rows of the second, so that a lane gets both (StoreGated).
 SIMT_DEVICE int WeightRow(const ProductArgs& args, int tile_columns, int tile, int row) {
@@ -96,41 +107,69 @@ struct Cursor {
   }
 };
 
-// Starts the copies of a thread: pieces of 16 bytes. A step past the block's last copies nothing.
+// The copies of a thread for W: pieces of 16 bytes of some rows of a tile.
+template <typename T>
+class WeightLoader {
+ public:
+  SIMT_DEVICE explicit WeightLoader(uint32_t ring)
+      : piece_(ThreadIndex() % kRowPieces),
+        row_(ThreadIndex() / kRowPieces),
+        to_(ring + (T::kWeightSize == 1 ? PlaceInt8(row_, piece_) : Place(row_, piece_))) {}
+
+  // From now on, copies rows of this tile.
+  SIMT_DEVICE void Begin(const ProductArgs& args, int tile) {
+    SIMT_UNROLL
+    for (int p = 0; p < kPasses; ++p) {
+      rows_[p] = WeightRow(args, T::kColumns, tile, row_ + p * kPassRows);
+    }
+  }
+  // Starts the copies of the step that begins at `column` to offset `stage` of the ring. `matrix`
+  // has rows of `pitch` bytes.
+  SIMT_DEVICE void Copy(const void* matrix, int pitch, int column, uint32_t stage) const {
+    const int first = column * T::kWeightSize + piece_ * 16;
+    SIMT_UNROLL
+    for (int p = 0; p < kPasses; ++p) {
+      const bool valid = rows_[p] >= 0 && first < pitch;
+      const int64_t from = valid ? static_cast<int64_t>(rows_[p]) * pitch + first : 0;
+      CopyAsync16(to_ + stage + p * kPassRows * T::kWeightRowBytes,
+                  static_cast<const char*>(matrix) + from, valid);
+    }
+  }
+
+ private:
+  static constexpr int kRowPieces = T::kWeightRowBytes / 16;
+  static constexpr int kPassRows = T::kThreads / kRowPieces;
+  static constexpr int kPasses = T::kColumns / kPassRows;
+  static_assert(kPassRows % 8 == 0 && T::kColumns % kPassRows == 0);
+
+  const int piece_, row_;
+  const uint32_t to_;
+  int rows_[kPasses];  // Rows of W; −1: none.
+};
+
+// Starts the copies of a thread. A step past the block's last copies nothing.
 template <typename T>
 class Loader {
  public:
   SIMT_DEVICE Loader(const Work& work, const Share& share, uint32_t ring)
       : work_(work),
         share_(share),
+        weights_(ring),
         piece_(ThreadIndex() % kPieces),
         row_(ThreadIndex() / kPieces),
-        to_(ring + Place(row_, piece_)) {}
+        to_(ring + T::kWeightBytes + Place(row_, piece_)) {}
 
   SIMT_DEVICE void Weights(const Cursor& at) {
     if (at.tile >= work_.tiles) return;
-    const ProductArgs& args = work_.args;
-    if (at.step == 0) {
-      SIMT_UNROLL
-      for (int p = 0; p < kPasses; ++p) {
-        rows_[p] = WeightRow(args, T::kColumns, at.tile, row_ + p * kPassRows);
-      }
-    }
-    const int column = Column(at);
-    const uint32_t to = to_ + at.slot * T::kStageBytes;
-    SIMT_UNROLL
-    for (int p = 0; p < kPasses; ++p) {
-      const bool valid = rows_[p] >= 0 && column < args.depth;
-      const int64_t from = valid ? static_cast<int64_t>(rows_[p]) * args.depth + column : 0;
-      CopyAsync16(to + p * kPassRows * kStepBytes, args.weight + from, valid);
-    }
+    if (at.step == 0) weights_.Begin(work_.args, at.tile);
+    weights_.Copy(work_.args.weight, work_.pitch, Column(at), at.slot * T::kStageBytes);
   }
 
   SIMT_DEVICE void Tokens(const Cursor& at) {
     if (at.tile >= work_.tiles) return;
     const ProductArgs& args = work_.args;
-    const int column = Column(at);
-    const uint32_t to = to_ + at.slot * T::kStageBytes + T::kWeightBytes;
+    const int column = Column(at) + piece_ * 8;
+    const uint32_t to = to_ + at.slot * T::kStageBytes;
     SIMT_UNROLL
     for (int p = 0; p < kTokenPasses; ++p) {
       if (row_ + p * kPassRows >= T::kTokens) return;
@@ -143,20 +182,16 @@ class Loader {
 
  private:
   static constexpr int kPassRows = T::kThreads / kPieces;
-  static constexpr int kPasses = T::kColumns / kPassRows;
   static constexpr int kTokenPasses = (T::kTokens + kPassRows - 1) / kPassRows;
-  static_assert(kPassRows % 8 == 0 && T::kColumns % kPassRows == 0);
 
-  // The column of x and W that the thread copies.
-  SIMT_DEVICE int Column(const Cursor& at) const {
-    return (share_.first_step + at.step) * kStep + piece_ * 8;
-  }
+  // The first column of the step.
+  SIMT_DEVICE int Column(const Cursor& at) const { return (share_.first_step + at.step) * kStep; }
 
   const Work& work_;
   const Share& share_;
-  const int piece_, row_;
+  WeightLoader<T> weights_;
+  const int piece_, row_;  // What the thread copies of x.
   const uint32_t to_;
-  int rows_[kPasses];  // Rows of W in the current tile.
 };
 
 // Waits until at most `pending` committed groups of copies are unfinished.
@@ -222,20 +257,23 @@ SIMT_DEVICE void LoadTokens(uint32_t tokens, int part, uint32_t (&words)[T::kWid
   }
 }
 
+// The same for 8 rows of x, all 64 columns.
+SIMT_DEVICE void LoadStepTokens(uint32_t tokens, uint32_t (&words)[kStep / 16][2]) {
+  SIMT_UNROLL
+  for (int half = 0; half < 2; ++half) {
+    uint32_t loaded[4];
+    LoadMatrices(loaded, tokens + Place(Lane() % 8, 4 * half + Lane() / 8));
+    SIMT_UNROLL
+    for (int i = 0; i < 4; ++i) words[2 * half + i / 2][i % 2] = loaded[i];
+  }
+}
+
 // Adds a step to the warp's sums. `weights` is the address of its first row of W.
 template <typename T>
 SIMT_DEVICE void MultiplyStep(uint32_t weights, uint32_t tokens, WarpSums<T>& sums) {
   const int row = Lane() / 8 % 2 * 8 + Lane() % 8;
   uint32_t x[T::kWide == 1 ? 4 : T::kWide][2];
-  if constexpr (T::kWide == 1) {  // Two loads have all 64 columns of 8 rows.
-    SIMT_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      uint32_t loaded[4];
-      LoadMatrices(loaded, tokens + Place(Lane() % 8, 4 * half + Lane() / 8));
-      SIMT_UNROLL
-      for (int i = 0; i < 4; ++i) x[2 * half + i / 2][i % 2] = loaded[i];
-    }
-  }
+  if constexpr (T::kWide == 1) LoadStepTokens(tokens, x);
   SIMT_UNROLL_BY(T::kWide > 8 ? 1 : kStep / 16)  // Wide tiles have no registers to spare.
   for (int part = 0; part < kStep / 16; ++part) {
     if constexpr (T::kWide > 1) LoadTokens<T>(tokens, part, x);

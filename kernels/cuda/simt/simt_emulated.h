@@ -76,6 +76,25 @@ inline float AsFloat(uint32_t bits) { return __builtin_bit_cast(float, bits); }
 inline uint32_t PackBf16(float first, float second) {
   return FloatToBf16(first) | static_cast<uint32_t>(FloatToBf16(second)) << 16;
 }
+inline uint32_t SelectBytes(uint32_t a, uint32_t b, uint32_t selector) {
+  const uint64_t bytes = static_cast<uint64_t>(b) << 32 | a;
+  uint32_t selected = 0;
+  for (int i = 0; i < 4; ++i) {
+    const auto byte = static_cast<uint8_t>(bytes >> 8 * (selector >> 4 * i & 7));
+    selected |= static_cast<uint32_t>(byte) << 8 * i;
+  }
+  return selected;
+}
+// Rounds twice if the result needs more than 24 bits.
+inline uint32_t FusedMultiplyAddBf16(uint32_t a, uint32_t b, uint32_t c) {
+  const auto half = [&](int shift) {
+    const auto value = [&](uint32_t pair) {
+      return Bf16ToFloat(static_cast<uint16_t>(pair >> shift));
+    };
+    return std::fma(value(a), value(b), value(c));
+  };
+  return PackBf16(half(0), half(16));
+}
 inline int PopCount(uint32_t bits) { return __builtin_popcount(bits); }
 inline int LowestBit(uint32_t bits) { return __builtin_ctz(bits); }
 inline int LowestBit(uint64_t bits) { return __builtin_ctzll(bits); }

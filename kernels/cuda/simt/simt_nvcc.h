@@ -77,6 +77,16 @@ SIMT_DEVICE uint32_t PackBf16(float first, float second) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;\n" : "=r"(pair) : "f"(second), "f"(first));
   return pair;
 }
+// Byte i of the result is byte number (selector >> 4 i) & 7 of [a, b], the lowest byte of a first.
+SIMT_DEVICE uint32_t SelectBytes(uint32_t a, uint32_t b, uint32_t selector) {
+  return __byte_perm(a, b, selector);
+}
+// a · b + c for both bf16 values of a word, rounded once. Subnormal numbers are kept.
+SIMT_DEVICE uint32_t FusedMultiplyAddBf16(uint32_t a, uint32_t b, uint32_t c) {
+  uint32_t d;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;\n" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+  return d;
+}
 SIMT_DEVICE int PopCount(uint32_t bits) { return __popc(bits); }
 // Index of the lowest set bit. REQUIRES: bits != 0.
 SIMT_DEVICE int LowestBit(uint32_t bits) { return __ffs(static_cast<int>(bits)) - 1; }

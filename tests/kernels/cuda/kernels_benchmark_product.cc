@@ -1,8 +1,10 @@
-// Times the matrix products of Qwen3-4B and 8B: cuBLASLt's (gemm) and the project's own (product).
-// On sm_90, product_sm80 times the latter with the instructions that all GPUs have.
+// Times the matrix products of Qwen3-4B and 8B: cuBLASLt's (gemm) and the project's own (product),
+// also with int8 weights (product_int8). On sm_90, product_sm80 times those of bf16 weights with
+// the instructions that all GPUs have.
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "kernels/cuda/gemm/gemm.h"
+#include "kernels/cuda/product/int8_rows.h"
 #include "kernels/cuda/product/product.h"
 #include "kernels/cuda/simt/warpgroup.h"
 #include "tests/kernels/cuda/device_benchmark.h"
@@ -46,11 +48,15 @@ struct Operands {
   Memory x, y;
 };
 
-absl::StatusOr<Operands> MakeOperands(DeviceBenchmark& bench, const Matrix& matrix) {
-  const size_t elements = size_t(matrix.columns) * matrix.depth;
+absl::StatusOr<Operands> MakeOperands(DeviceBenchmark& bench, const Matrix& matrix,
+                                      WeightFormat format) {
+  const size_t bytes = format == WeightFormat::kInt8
+                           ? Int8MatrixBytes(matrix.columns, matrix.depth)
+                           : Bytes(format, int64_t{matrix.columns} * matrix.depth);
   Operands operands;
-  for (int i = 0; i < bench.OperandCount(2.0 * static_cast<double>(elements)); ++i) {
-    ASSIGN_OR_RETURN(Memory weight, bench.Random(kType, elements, 0.02f));
+  for (int i = 0; i < bench.OperandCount(static_cast<double>(bytes)); ++i) {
+    // Times do not depend on the values, so int8 weights are these bytes, too.
+    ASSIGN_OR_RETURN(Memory weight, bench.Random(kType, bytes / Bytes(kType, 1), 0.02f));
     operands.weights.push_back(weight.as<void>());
     operands.layers.push_back(std::move(weight));
   }
@@ -59,12 +65,12 @@ absl::StatusOr<Operands> MakeOperands(DeviceBenchmark& bench, const Matrix& matr
   return operands;
 }
 
-// Calls measure(name, matrix, operands) for all matrices.
+// Calls measure(name, matrix, operands) for all matrices, with weights in `format`.
 template <typename Measure>
-absl::Status ForEachMatrix(DeviceBenchmark& bench, const Measure& measure) {
+absl::Status ForEachMatrix(DeviceBenchmark& bench, WeightFormat format, const Measure& measure) {
   for (const Model& model : kModels) {
     for (const Matrix& matrix : model.matrices) {
-      ASSIGN_OR_RETURN(const Operands operands, MakeOperands(bench, matrix));
+      ASSIGN_OR_RETURN(const Operands operands, MakeOperands(bench, matrix, format));
       RETURN_IF_ERROR(measure(
           absl::StrCat(model.name, " ", matrix.name, " ", matrix.columns, " x ", matrix.depth),
           matrix, operands));
@@ -79,6 +85,7 @@ struct Work {
   std::string name;
   const Matrix& matrix;
   const Operands& operands;
+  WeightFormat format = WeightFormat::kBF16;
 };
 
 // Measures multiply(rows, weight) for several numbers of rows, after prepare(rows).
@@ -86,7 +93,7 @@ template <typename Prepare, typename Multiply>
 absl::Status MeasureWork(DeviceBenchmark& bench, const Work& work, const Prepare& prepare,
                          const Multiply& multiply) {
   const Matrix& matrix = work.matrix;
-  const double weight_bytes = 2.0 * matrix.columns * matrix.depth;
+  const double weight_bytes = BytesPerWeight(work.format) * matrix.columns * matrix.depth;
   for (const int rows : {1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 512, kMaxRows}) {
     RETURN_IF_ERROR(prepare(rows));
     const double outputs = 1.0 * rows * matrix.columns;
@@ -104,7 +111,8 @@ absl::Status MeasureWork(DeviceBenchmark& bench, const Work& work, const Prepare
 absl::Status MeasureGemm(DeviceBenchmark& bench) {
   ASSIGN_OR_RETURN(std::unique_ptr<Gemm> gemm, Gemm::Create());
   return ForEachMatrix(
-      bench, [&](const std::string& name, const Matrix& matrix, const Operands& operands) {
+      bench, WeightFormat::kBF16,
+      [&](const std::string& name, const Matrix& matrix, const Operands& operands) {
         const auto args = [&](int rows, const void* weight) {
           const GemmShape shape = {kType, rows, matrix.columns, matrix.depth, matrix.accumulate};
           return GemmArgs{shape, operands.x.as<void>(), weight, operands.y.as<float>()};
@@ -119,15 +127,19 @@ absl::Status MeasureGemm(DeviceBenchmark& bench) {
 }
 
 // Without the addition of ranges, which the next kernel of a step makes.
-absl::Status MeasureProductOf(const char* part, const DeviceInfo& device, DeviceBenchmark& bench) {
+absl::Status MeasureProductOf(const char* part, WeightFormat format, const DeviceInfo& device,
+                              DeviceBenchmark& bench) {
   ASSIGN_OR_RETURN(const Memory sums,
                    Memory::OnDevice(MaxProductSums() * sizeof(float), "the sums of a product"));
   return ForEachMatrix(
-      bench, [&](const std::string& name, const Matrix& matrix, const Operands& operands) {
+      bench, format, [&](const std::string& name, const Matrix& matrix, const Operands& operands) {
         const auto multiply = [&](int rows, const void* weight) {
           ProductArgs args;
           args.x = operands.x.as<uint16_t>();
-          args.weight = static_cast<const uint16_t*>(weight);
+          args.weight = weight;
+          if (format == WeightFormat::kInt8) {
+            args.scales = Int8Scales(weight, matrix.columns, matrix.depth);
+          }
           args.rows = rows;
           args.columns = matrix.columns;
           args.depth = matrix.depth;
@@ -138,24 +150,30 @@ absl::Status MeasureProductOf(const char* part, const DeviceInfo& device, Device
           static_cast<void>(Product(args, plan, bench.stream()));
         };
         return MeasureWork(
-            bench, {part, name, matrix, operands}, [](int) { return absl::OkStatus(); }, multiply);
+            bench, {part, name, matrix, operands, format}, [](int) { return absl::OkStatus(); },
+            multiply);
       });
 }
 
 absl::Status MeasureProduct(DeviceBenchmark& bench) {
-  return MeasureProductOf("product", bench.device(), bench);
+  return MeasureProductOf("product", WeightFormat::kBF16, bench.device(), bench);
+}
+
+absl::Status MeasureProductOfInt8(DeviceBenchmark& bench) {
+  return MeasureProductOf("product_int8", WeightFormat::kInt8, bench.device(), bench);
 }
 
 absl::Status MeasureProductOfSm80(DeviceBenchmark& bench) {
   DeviceInfo sm80 = bench.device();
   if (!HasWarpgroups(sm80.capability)) return absl::OkStatus();
   sm80.capability = 80;
-  return MeasureProductOf("product_sm80", sm80, bench);
+  return MeasureProductOf("product_sm80", WeightFormat::kBF16, sm80, bench);
 }
 
 const bool registered = RegisterPart({2, "gemm", MeasureGemm}) &&
                         RegisterPart({3, "product", MeasureProduct}) &&
-                        RegisterPart({8, "product_sm80", MeasureProductOfSm80});
+                        RegisterPart({8, "product_sm80", MeasureProductOfSm80}) &&
+                        RegisterPart({9, "product_int8", MeasureProductOfInt8});
 
 }  // namespace
 }  // namespace bastion::kernels::cuda

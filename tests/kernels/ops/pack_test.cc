@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "gtest/gtest.h"
+#include "kernels/ops/round_int8.h"
 #include "tests/kernels/kernel_test_support.h"
 
 namespace bastion::kernels {
@@ -147,6 +148,27 @@ TEST(PackTest, RoundsToInt8WithTiesToEvenAndKeepsZeroRows) {
   EXPECT_EQ(shape.scales(0)[1], 0.0f);
   EXPECT_EQ(shape.sums(0)[0], 128);
   EXPECT_EQ(shape.sums(0)[1], 0);
+}
+
+// Rows longer than a block of the packer, and shorter.
+TEST(PackTest, ARoundedRowHasTheIntegersAndTheScaleOfThePackedOne) {
+  for (const DType source : kSources) {
+    for (const int columns : {1, 100, 1030}) {
+      constexpr int kRows = 3;
+      const Source matrix = RandomSource(source, size_t{kRows} * columns, columns);
+      const SourceMatrix from = {source, matrix.bytes.data(), kRows};
+      PackedMatrix shape = {WeightFormat::kInt8, kRows, columns, nullptr};
+      const std::vector<char> packed = Packed({from}, shape, 1);
+      shape.data = packed.data();
+      std::vector<int8_t> row(columns);
+      for (int n = 0; n < kRows; ++n) {
+        EXPECT_EQ(RoundRow(from, n, columns, row.data()), shape.scales(0)[n]);
+        for (int k = 0; k < columns; ++k) {
+          ASSERT_EQ(row[k], static_cast<int8_t>(packed[shape.offset(n, k)])) << n << ", " << k;
+        }
+      }
+    }
+  }
 }
 
 TEST(PackTest, AbortsIfPartsDoNotFillTheMatrix) {

@@ -8,6 +8,7 @@
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/product/product.h"
 #include "tests/kernels/cuda/device_test_support.h"
+#include "tests/kernels/cuda/product/test_weights.h"
 
 namespace bastion::kernels::cuda {
 namespace {
@@ -36,21 +37,27 @@ struct Routing {
   [[nodiscard]] int places() const { return static_cast<int>(sources.size()); }
 };
 
+struct ExpertShape {
+  int experts, rows, columns, depth;
+};
+
 // The matrices of some experts, and rows to multiply by them.
 class TestExperts {
  public:
-  TestExperts(int experts, int rows, int columns, int depth)
-      : columns_(columns),
-        depth_(depth),
-        x_(ToBf16(RandomFloats(size_t(rows) * depth, 1))),
-        weight_(ToBf16(RandomFloats(size_t(experts) * columns * depth, 2))),
+  TestExperts(WeightFormat format, const ExpertShape& shape)
+      : columns_(shape.columns),
+        depth_(shape.depth),
+        x_(ToBf16(RandomFloats(size_t(shape.rows) * depth_, 1))),
+        weights_(WeightsIn(format, RandomFloats(size_t(shape.experts) * columns_ * depth_, 2),
+                           columns_, depth_)),
         x_on_device_(x_),
-        weight_on_device_(weight_) {}
+        weights_on_device_(weights_.memory) {}
 
   [[nodiscard]] ExpertProductArgs Args() const {
     ExpertProductArgs args;
     args.x = x_on_device_.data();
-    args.weight = weight_on_device_.data();
+    args.weight = weights_on_device_.data();
+    args.int8 = weights_.format == WeightFormat::kInt8;
     args.tile_capacity = 8;
     args.chosen = 2;
     args.columns = columns_;
@@ -91,7 +98,7 @@ class TestExperts {
         double sum = 0, magnitude = 0;
         for (int k = 0; k < depth_; ++k) {
           const double product =
-              double{Bf16ToFloat(x_[row * depth_ + k])} * Bf16ToFloat(weight_[column * depth_ + k]);
+              double{Bf16ToFloat(x_[row * depth_ + k])} * weights_.values[column * depth_ + k];
           sum += product;
           magnitude += std::abs(product);
         }
@@ -116,8 +123,10 @@ class TestExperts {
   }
 
   const int columns_, depth_;
-  const std::vector<uint16_t> x_, weight_;
-  const OnDevice<uint16_t> x_on_device_, weight_on_device_;
+  const std::vector<uint16_t> x_;
+  const TestWeights weights_;
+  const OnDevice<uint16_t> x_on_device_;
+  const OnDevice<char> weights_on_device_;
 };
 
 // Plans with every tile. Some leave most of a tile empty.
@@ -138,12 +147,13 @@ std::vector<int> RowsFrom(int first, int count) {
   return rows;
 }
 
-using ExpertProductTest = DeviceTest;
+// One format of weights.
+class ExpertProductTest : public DeviceTest, public ::testing::WithParamInterface<WeightFormat> {};
 
-TEST_F(ExpertProductTest, MultipliesTheRowsOfEachExpertByItsMatrix) {
+TEST_P(ExpertProductTest, MultipliesTheRowsOfEachExpertByItsMatrix) {
   const Routing routing({{5}, {}, {0, 2, 9}, RowsFrom(0, 11), {}, RowsFrom(1, 20), {3}});
   for (const auto& [columns, depth] : {std::pair{1, 8}, {37, 72}, {136, 64}, {200, 640}}) {
-    const TestExperts experts(7, routing.places(), columns, depth);
+    const TestExperts experts(GetParam(), {7, routing.places(), columns, depth});
     const ExpertPlan plan = PlanExperts(experts.Args(), device_);
     for (const bool gather : {false, true}) {
       experts.Check(experts.Run(routing, plan, *stream_, gather), routing, gather);
@@ -151,21 +161,21 @@ TEST_F(ExpertProductTest, MultipliesTheRowsOfEachExpertByItsMatrix) {
   }
 }
 
-TEST_F(ExpertProductTest, OneExpertMayHaveAllRows) {
+TEST_P(ExpertProductTest, OneExpertMayHaveAllRows) {
   const Routing routing({{}, {}, RowsFrom(0, 150)});
-  const TestExperts experts(4, 150, 24, 136);
+  const TestExperts experts(GetParam(), {4, 150, 24, 136});
   experts.Check(experts.Run(routing, PlanExperts(experts.Args(), device_), *stream_), routing);
 }
 
-TEST_F(ExpertProductTest, WithoutRowsNothingIsMultiplied) {
-  const TestExperts experts(4, 3, 24, 64);
+TEST_P(ExpertProductTest, WithoutRowsNothingIsMultiplied) {
+  const TestExperts experts(GetParam(), {4, 3, 24, 64});
   const Routing routing({{}, {}, {}, {}});
   EXPECT_TRUE(experts.Run(routing, PlanExperts(experts.Args(), device_), *stream_).empty());
 }
 
-TEST_F(ExpertProductTest, EveryPlanGivesTheSameBits) {
+TEST_P(ExpertProductTest, EveryPlanGivesTheSameBits) {
   const Routing routing({{1}, RowsFrom(0, 9), RowsFrom(0, 70), {}, {4, 2}});
-  const TestExperts experts(5, 70, 200, 144);
+  const TestExperts experts(GetParam(), {5, 70, 200, 144});
   std::vector<float> first;
   for (const ExpertPlan& plan : AllExpertPlans()) {
     const std::vector<float> y = experts.Run(routing, plan, *stream_);
@@ -176,9 +186,9 @@ TEST_F(ExpertProductTest, EveryPlanGivesTheSameBits) {
 }
 
 // Row 0 chooses experts 1 and 3. The other rows are routed in several ways.
-TEST_F(ExpertProductTest, ARowHasTheSameBitsBesideAnyOtherRows) {
+TEST_P(ExpertProductTest, ARowHasTheSameBitsBesideAnyOtherRows) {
   const int columns = 104, depth = 264;
-  const TestExperts experts(4, 128, columns, depth);
+  const TestExperts experts(GetParam(), {4, 128, columns, depth});
   const ExpertPlan plan = PlanExperts(experts.Args(), device_);
   const std::vector<float> alone = experts.Run(Routing({{}, {0}, {}, {0}}), plan, *stream_);
   for (const int rows : {2, 7, 9, 17, 33, 64, 65, 128}) {
@@ -205,10 +215,10 @@ TEST_F(ExpertProductTest, ARowHasTheSameBitsBesideAnyOtherRows) {
   }
 }
 
-TEST_F(ExpertProductTest, AGatedProductEqualsTheProductAndThenTheActivation) {
+TEST_P(ExpertProductTest, AGatedProductEqualsTheProductAndThenTheActivation) {
   const Routing routing({{3}, RowsFrom(0, 12), {}, RowsFrom(0, 80)});
   for (const int width : {8, 88, 152}) {
-    const TestExperts experts(4, 80, 2 * width, 72);
+    const TestExperts experts(GetParam(), {4, 80, 2 * width, 72});
     const std::vector<ExpertPlan> plans = AllExpertPlans();
     const OnDevice<float> y(experts.Run(routing, plans[0], *stream_));
     const OnDevice<uint16_t> expected(size_t(routing.places()) * width);
@@ -221,8 +231,12 @@ TEST_F(ExpertProductTest, AGatedProductEqualsTheProductAndThenTheActivation) {
   }
 }
 
+INSTANTIATE_TEST_SUITE_P(Formats, ExpertProductTest,
+                         ::testing::Values(WeightFormat::kBF16, WeightFormat::kInt8),
+                         [](const auto& info) { return std::string(Name(info.param)); });
+
 // The shapes of Qwen3-30B-A3B on an H200.
-TEST_F(ExpertProductTest, OneTokenFillsTheGpu) {
+TEST(ExpertPlanTest, OneTokenFillsTheGpu) {
   DeviceInfo device;
   device.multiprocessors = 132;
   device.shared_bytes = 227 * 1024;

@@ -101,6 +101,23 @@ TEST(ProductPlanTest, GatedMatricesOfAnOddWidthHaveNoTilesForWarpgroups) {
   EXPECT_TRUE(PlanProduct(Args(1, 2 * 104, 4096, true), H200()).warpgroups);
 }
 
+// The bits depend on the ranges. Tiles of int8 are smaller, so more of them are on the way.
+TEST(ProductPlanTest, Int8WeightsHaveTheRangesOfBf16AndNoWarpgroups) {
+  const float scale = 1;
+  for (const int rows : {1, 16, 64, 2000}) {
+    ProductArgs args = Args(rows, 4096, 12288);
+    const ProductPlan bf16 = PlanProduct(args, A100());
+    args.scales = &scale;
+    EXPECT_FALSE(PlanProduct(args, H200()).warpgroups);
+    const ProductPlan plan = PlanProduct(args, A100());
+    EXPECT_EQ(plan.ranges, bf16.ranges);
+    EXPECT_GE(plan.stages, bf16.stages);
+    EXPECT_LE(plan.stages * plan.tile_columns * 64 + plan.stages * plan.tile_tokens * 128,
+              static_cast<int>(plan.shared));
+    EXPECT_LE(plan.shared, A100().shared_bytes);
+  }
+}
+
 TEST(ProductPlanTest, TheSumsOfEverySplitProductFit) {
   for (int columns = 8; columns < 20'000; columns += 8) {
     const ProductPlan plan = PlanProduct(Args(kMaxTokens, columns, 1 << 14), H200());
