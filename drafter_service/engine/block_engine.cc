@@ -7,12 +7,27 @@
 #include "common/base/clock.h"
 #include "common/base/engine_progress.h"
 #include "common/base/status.h"
+#include "drafter_service/engine/context_catch_up.h"
 #include "drafter_service/engine/draft_ahead.h"
 #include "drafter_service/engine/draft_sequences.h"
 #include "drafter_service/engine/patient_features.h"
 
 namespace bastion::drafter {
 namespace {
+
+// A frontier that waits for its draft.
+struct Wanted {
+  const Frontier* frontier;
+  DraftSequence* sequence;
+  Draft* draft;
+};
+
+// The blocks of a forward, and where their marginals go.
+struct Blocks {
+  std::vector<BlockItem> items;
+  std::vector<Marginals*> marginals;
+  int candidates = 1;
+};
 
 class BlockEngine final : public DrafterEngine {
  public:
@@ -42,15 +57,19 @@ class BlockEngine final : public DrafterEngine {
   [[nodiscard]] absl::StatusOr<DraftSequence*> Begin(const Frontier& frontier,
                                                      absl::flat_hash_set<uint64_t>& seen);
   [[nodiscard]] absl::StatusOr<std::vector<Draft>> MakeDrafts(absl::Span<const Frontier> frontiers);
-  // Extends the sequence's context to frontier.committed tokens, unless the model reads no
-  // features. Returns false if the sequence is behind.
-  [[nodiscard]] absl::StatusOr<bool> CatchUp(const Frontier& frontier, DraftSequence& sequence);
-  // Reads once and appends the rows that were read, which may be only the first rows of `range`.
-  // The sequence's context must end where the range begins.
-  [[nodiscard]] absl::Status AppendRange(const FeatureRange& range, DraftSequence& sequence);
-  // Appends rows to the sequence's context.
-  [[nodiscard]] absl::Status Append(Features features, DraftSequence& sequence);
+  // Begins to extend the context to frontier.committed tokens. Returns false if the sequence is
+  // behind.
+  [[nodiscard]] absl::StatusOr<bool> BeginCatchUp(const Frontier& frontier,
+                                                  DraftSequence& sequence);
+  // Extends the contexts of `wanted`. Those that fail get no draft.
+  void CatchUp(std::vector<Wanted>& wanted);
+  // Adds the block of a sequence that has its context, if one of its paths is the root.
+  static void AddBlock(const Wanted& wanted, Blocks& blocks);
+  // Drafts the blocks in one forward.
+  [[nodiscard]] absl::Status RunBlocks(const Blocks& blocks);
   void Warn(const absl::Status& error, DraftSequence& sequence) const;
+  // Ends a frontier without a draft. Tells the caller if only the features are missing.
+  void Fail(const absl::Status& error, const Wanted& wanted) const;
 
   DrafterOptions options_;
   PatientFeatures features_;
@@ -59,6 +78,7 @@ class BlockEngine final : public DrafterEngine {
   DrafterInfo info_;
   DraftAhead ahead_;
   DraftTrace trace_;
+  ContextCatchUp catch_up_{model_.get(), &features_, &trace_};
 };
 
 BlockEngine::BlockEngine(const DrafterOptions& options, FeatureSource* features,
@@ -80,27 +100,32 @@ void BlockEngine::Close(SequenceId sequence) {
   ahead_.Forget(sequence);
 }
 
-absl::StatusOr<bool> BlockEngine::CatchUp(const Frontier& frontier, DraftSequence& sequence) {
+absl::StatusOr<bool> BlockEngine::BeginCatchUp(const Frontier& frontier, DraftSequence& sequence) {
   RETURN_IF_ERROR(CheckContext(frontier, sequence, info_.max_context));
   if (feature_layers().empty()) {
     sequence.context = frontier.committed;
     return true;
   }
   sequences_.ReusePrefix(frontier.cache_salt, sequence);
-  if (sequences_.Defer(sequence, frontier.committed)) return false;
-  while (sequence.context < frontier.committed) {
-    const int count = std::min(frontier.committed - sequence.context, kContextChunk);
-    FeatureRange range = {frontier.sequence, sequence.context, count,
-                          /*may_be_on_device=*/model_->device_reader() != nullptr};
-    absl::Status appended = AppendRange(range, sequence);
-    if (absl::IsAborted(appended)) {
-      range.may_be_on_device = false;
-      appended = AppendRange(range, sequence);
+  return !sequences_.Defer(sequence, frontier.committed);
+}
+
+void BlockEngine::CatchUp(std::vector<Wanted>& wanted) {
+  if (feature_layers().empty()) return;
+  std::vector<ContextCatchUp::Request> requests;
+  requests.reserve(wanted.size());
+  for (const Wanted& one : wanted) requests.push_back({one.sequence, one.frontier->committed});
+  catch_up_.Run(absl::MakeSpan(requests));
+  std::vector<Wanted> ready;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    if (requests[i].status.ok()) {
+      sequences_.KeepPrefix(*wanted[i].sequence);
+      ready.push_back(wanted[i]);
+    } else {
+      Fail(requests[i].status, wanted[i]);
     }
-    RETURN_IF_ERROR(appended);
   }
-  sequences_.KeepPrefix(sequence);
-  return true;
+  wanted = std::move(ready);
 }
 
 FeatureRange BlockEngine::NextPiece() {
@@ -113,7 +138,7 @@ bool BlockEngine::AppendPiece(const FeatureRange& piece, absl::StatusOr<Features
   DraftSequence* const sequence = sequences_.EndPiece(piece);
   if (sequence == nullptr) return false;
   const absl::Status appended =
-      features.ok() ? Append(*std::move(features), *sequence) : features.status();
+      features.ok() ? catch_up_.Append(*std::move(features), *sequence) : features.status();
   sequences_.FinishPiece(appended, *sequence);
   // ABORTED: the rows were overwritten in the GPU's ring. The next read gets them as bytes.
   if (!appended.ok() && !absl::IsAborted(appended)) Warn(appended, *sequence);
@@ -124,22 +149,9 @@ void BlockEngine::Warn(const absl::Status& error, DraftSequence& sequence) const
   if (!std::exchange(sequence.warned, true)) LOG(WARNING) << "no draft: " << error;
 }
 
-absl::Status BlockEngine::AppendRange(const FeatureRange& range, DraftSequence& sequence) {
-  ASSIGN_OR_RETURN(Features features, features_.Read(range, trace_));
-  return Append(std::move(features), sequence);
-}
-
-absl::Status BlockEngine::Append(Features features, DraftSequence& sequence) {
-  StopWatch watch;
-  model_->WakeUp();
-  const int rows = features.rows();
-  const absl::Status appended =
-      model_->AppendContext({{&sequence.table, sequence.context, std::move(features)}});
-  trace_.context += watch.Lap();
-  RETURN_IF_ERROR(appended);
-  trace_.context_tokens += rows;
-  sequence.context += rows;
-  return absl::OkStatus();
+void BlockEngine::Fail(const absl::Status& error, const Wanted& wanted) const {
+  Warn(error, *wanted.sequence);
+  if (LacksFeatures(error)) wanted.draft->status = error;
 }
 
 absl::StatusOr<DraftSequence*> BlockEngine::Begin(const Frontier& frontier,
@@ -175,10 +187,8 @@ void BlockEngine::FeaturesArrived(SequenceId sequence, Position committed, Token
 
 absl::StatusOr<std::vector<Draft>> BlockEngine::MakeDrafts(absl::Span<const Frontier> frontiers) {
   std::vector<Draft> drafts(frontiers.size());
-  std::vector<BlockItem> blocks;
-  std::vector<Marginals*> wanted;
+  std::vector<Wanted> wanted;
   absl::flat_hash_set<uint64_t> seen;
-  int candidates = 1;
   sequences_.BeginExpand();
   for (size_t i = 0; i < frontiers.size(); ++i) {
     const Frontier& frontier = frontiers[i];
@@ -188,35 +198,45 @@ absl::StatusOr<std::vector<Draft>> BlockEngine::MakeDrafts(absl::Span<const Fron
       drafts[i].status = opened.status();
       continue;
     }
-    DraftSequence* const sequence = *opened;
-    if (options_.reuse_prefixes) AddNewTokens(frontier, *sequence);
+    if (options_.reuse_prefixes) AddNewTokens(frontier, **opened);
     if (ahead_.Take(frontier, drafts[i])) {
       ++trace_.ahead;
       continue;
     }
     drafts[i].marginals.resize(frontier.paths.size());
-    const absl::StatusOr<bool> ready = CatchUp(frontier, *sequence);
-    if (!ready.ok()) {
-      Warn(ready.status(), *sequence);
-      if (LacksFeatures(ready.status())) drafts[i].status = ready.status();
-    }
-    if (!ready.ok() || !*ready) continue;
-    // Block diffusion drafts from the root only; a deeper node would need its own context.
-    const auto root = std::find_if(frontier.paths.begin(), frontier.paths.end(),
-                                   [](const auto& path) { return path.empty(); });
-    if (root == frontier.paths.end()) continue;
-    blocks.push_back({&sequence->table, sequence->context, frontier.root});
-    if (frontier.coupled) blocks.back().coupling = frontier.sampling;
-    wanted.push_back(&drafts[i].marginals[root - frontier.paths.begin()]);
-    candidates = std::max(candidates, frontier.candidates);
+    const Wanted one = {&frontier, *opened, &drafts[i]};
+    const absl::StatusOr<bool> begun = BeginCatchUp(frontier, **opened);
+    if (!begun.ok()) Fail(begun.status(), one);
+    if (begun.ok() && *begun) wanted.push_back(one);
   }
-  if (blocks.empty()) return drafts;
+  CatchUp(wanted);
+  Blocks blocks;
+  for (const Wanted& one : wanted) AddBlock(one, blocks);
+  RETURN_IF_ERROR(RunBlocks(blocks));
+  return drafts;
+}
+
+void BlockEngine::AddBlock(const Wanted& wanted, Blocks& blocks) {
+  const Frontier& frontier = *wanted.frontier;
+  // Block diffusion drafts from the root only; a deeper node would need its own context.
+  const auto root = std::find_if(frontier.paths.begin(), frontier.paths.end(),
+                                 [](const auto& path) { return path.empty(); });
+  if (root == frontier.paths.end()) return;
+  blocks.items.push_back({&wanted.sequence->table, wanted.sequence->context, frontier.root});
+  if (frontier.coupled) blocks.items.back().coupling = frontier.sampling;
+  blocks.marginals.push_back(&wanted.draft->marginals[root - frontier.paths.begin()]);
+  blocks.candidates = std::max(blocks.candidates, frontier.candidates);
+}
+
+absl::Status BlockEngine::RunBlocks(const Blocks& blocks) {
+  if (blocks.items.empty()) return absl::OkStatus();
   StopWatch watch;
-  ASSIGN_OR_RETURN(std::vector<Marginals> marginals, model_->Draft(blocks, candidates));
+  ASSIGN_OR_RETURN(std::vector<Marginals> marginals,
+                   model_->Draft(blocks.items, blocks.candidates));
   trace_.candidates = model_->candidates_time();
   trace_.forward = watch.Lap() - trace_.candidates;
-  for (size_t b = 0; b < blocks.size(); ++b) *wanted[b] = std::move(marginals[b]);
-  return drafts;
+  for (size_t b = 0; b < marginals.size(); ++b) *blocks.marginals[b] = std::move(marginals[b]);
+  return absl::OkStatus();
 }
 
 }  // namespace

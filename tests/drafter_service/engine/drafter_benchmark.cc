@@ -1,10 +1,11 @@
 // Measures one cycle's draft with the demo drafter (deploy/demo_model): appends a few tokens to the
-// context, then drafts a block.
+// context, then drafts a block. Also for several sequences at once.
 #include <benchmark/benchmark.h>
 
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/base/check.h"
 #include "drafter_service/engine/drafter_engine.h"
@@ -68,6 +69,31 @@ BENCHMARK(BM_Expand)
     ->ArgNames({"appended", "candidates", "int8"})
     ->ArgsProduct({{0, 2}, {4, 64}, {0, 1}})
     ->UseRealTime();
+
+void BM_ExpandTogether(benchmark::State& state) {
+  DrafterEngine& engine = DemoEngine(WeightFormat::kBF16);
+  std::vector<Frontier> frontiers(state.range(0));
+  const auto restart = [&] {
+    for (size_t i = 0; i < frontiers.size(); ++i) {
+      frontiers[i].sequence = {i + 1, 0};
+      frontiers[i].candidates = 16;
+      frontiers[i].committed = kContext;
+      engine.Close(frontiers[i].sequence);
+    }
+    CHECK(engine.Expand(frontiers).ok());
+  };
+  restart();
+  for (auto _ : state) {
+    for (Frontier& frontier : frontiers) frontier.committed += 3;
+    CHECK(engine.Expand(frontiers).ok());
+    if (frontiers[0].committed < kContext + 30) continue;
+    state.PauseTiming();
+    restart();
+    state.ResumeTiming();
+  }
+  for (const Frontier& frontier : frontiers) engine.Close(frontier.sequence);
+}
+BENCHMARK(BM_ExpandTogether)->ArgNames({"sequences"})->Arg(1)->Arg(4)->Arg(16)->UseRealTime();
 
 }  // namespace
 }  // namespace bastion::drafter

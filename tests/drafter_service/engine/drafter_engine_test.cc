@@ -92,6 +92,26 @@ TEST_F(DrafterEngineTest, ADraftMadeAheadEqualsTheDraftMadeOnRequest) {
   }
 }
 
+TEST_F(DrafterEngineTest, SequencesTogetherGetTheDraftsThatTheyGetAlone) {
+  SyntheticFeatures together_features(3 * 32), alone_features(3 * 32);
+  const auto together = MakeEngine(together_features), alone = MakeEngine(alone_features);
+  for (const Position more : {0, 4, 7}) {
+    std::vector<Frontier> all;
+    for (const Position committed : {9, 31, 5}) {
+      all.push_back(MakeFrontier(committed + more, 3 + more));
+      all.back().sequence = {all.size(), 0};
+    }
+    const auto drafts = together->Expand(all);
+    ASSERT_TRUE(drafts.ok()) << drafts.status();
+    for (size_t i = 0; i < all.size(); ++i) {
+      const auto draft = alone->Expand({all[i]});
+      ASSERT_TRUE(draft.ok()) << draft.status();
+      EXPECT_FALSE(draft->at(0).marginals.at(0).empty());
+      EXPECT_EQ(draft->at(0), drafts->at(i)) << "sequence " << i << " after " << more;
+    }
+  }
+}
+
 TEST_F(DrafterEngineTest, ACoupledDraftRanksByTheNoiseOfEachPosition) {
   SyntheticFeatures features(3 * 32);
   const auto engine = MakeEngine(features);
