@@ -208,8 +208,6 @@ void ExpertProductKernel(ExpertWork work) {
   WaitCopies<0>();
 }
 
-int Quotient(int count, int per) { return (count + per - 1) / per; }
-
 int TilesOf(const ExpertProductArgs& args, int tile_columns) {
   return args.activation == nullptr ? Quotient(args.columns, tile_columns)
                                     : Quotient(args.columns / 2, tile_columns / 2);

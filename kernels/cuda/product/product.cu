@@ -78,18 +78,8 @@ void LaunchWork(const Work& work, Stream& stream) {
   if (work.plan.ranges > 1 && !work.plan.split) {
     return LaunchTile<Tile<1, 8, 16, weight_size>, true>(work, stream);
   }
-  switch (work.plan.tile_tokens) {
-    case 8:
-      return LaunchTokens<1, weight_size>(work, stream);
-    case 16:
-      return LaunchTokens<2, weight_size>(work, stream);
-    case 32:
-      return LaunchTokens<4, weight_size>(work, stream);
-    case 64:
-      return LaunchTokens<8, weight_size>(work, stream);
-    default:
-      return LaunchTokens<16, weight_size>(work, stream);
-  }
+  WithTokens(work.plan.tile_tokens,
+             [&](auto wide) { LaunchTokens<wide, weight_size>(work, stream); });
 }
 
 }  // namespace

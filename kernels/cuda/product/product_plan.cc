@@ -8,12 +8,12 @@
 namespace bastion::kernels::cuda {
 namespace {
 
+using product::Quotient;
+
 constexpr int kMaxRanges = 8;
 constexpr int kMaxWarpgroupStages = 12;
 // A matrix with this many rows has work for every multiprocessor without ranges.
 constexpr int kManyColumns = 16384;
-
-int Quotient(int count, int per) { return (count + per - 1) / per; }
 
 // Tiles of W. A gated tile has rows of both halves.
 int TilesOf(const ProductArgs& args, int tile_columns) {

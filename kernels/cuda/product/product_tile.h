@@ -7,6 +7,8 @@
 #ifndef BASTION_KERNELS_CUDA_PRODUCT_PRODUCT_TILE_H_
 #define BASTION_KERNELS_CUDA_PRODUCT_PRODUCT_TILE_H_
 
+#include <type_traits>
+
 #include "kernels/cuda/product/product.h"
 #include "kernels/cuda/simt/simt.h"
 
@@ -18,6 +20,9 @@ inline constexpr int kStep = 64;
 inline constexpr int kStepBytes = 2 * kStep;  // A row of a step.
 inline constexpr int kPieces = 8;             // Pieces of 16 bytes in a row of a step.
 inline constexpr int kMaxStages = 8;
+
+// count / per, rounded up.
+constexpr int Quotient(int count, int per) { return (count + per - 1) / per; }
 
 // Bytes of a step in the ring. `weight_size` is that of a weight, in bytes.
 constexpr size_t StageBytes(int columns, int tokens, int weight_size = 2) {
@@ -39,6 +44,23 @@ struct Tile {
   static constexpr int kWeightBytes = kColumns * kWeightRowBytes;
   static constexpr int kStageBytes = kWeightBytes + kTokens * kStepBytes;
 };
+
+// Calls launch(std::integral_constant<int, wide>) for the tile of a plan.
+template <typename Launch>
+void WithTokens(int tile_tokens, const Launch& launch) {
+  switch (tile_tokens) {
+    case 8:
+      return launch(std::integral_constant<int, 1>());
+    case 16:
+      return launch(std::integral_constant<int, 2>());
+    case 32:
+      return launch(std::integral_constant<int, 4>());
+    case 64:
+      return launch(std::integral_constant<int, 8>());
+    default:
+      return launch(std::integral_constant<int, 16>());
+  }
+}
 
 // What a launch computes, as kernel arguments.
 struct Work {

@@ -97,18 +97,7 @@ void LaunchWarpgroups(const Work& work, Stream& stream) {
   if (work.plan.ranges > 1 && !work.plan.split) {
     return LaunchTile<Tile<1, 8, 16>, true>(launched, stream);
   }
-  switch (work.plan.tile_tokens) {
-    case 8:
-      return LaunchTokens<1>(launched, stream);
-    case 16:
-      return LaunchTokens<2>(launched, stream);
-    case 32:
-      return LaunchTokens<4>(launched, stream);
-    case 64:
-      return LaunchTokens<8>(launched, stream);
-    default:
-      return LaunchTokens<16>(launched, stream);
-  }
+  WithTokens(work.plan.tile_tokens, [&](auto wide) { LaunchTokens<wide>(launched, stream); });
 }
 
 }  // namespace bastion::kernels::cuda::product
