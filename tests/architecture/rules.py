@@ -188,6 +188,7 @@ MAY_INCLUDE = {
     # Tools run the engines in process.
     "tools/inprocess": [
         *_DATA,
+        "common/shm",
         "engine/program",
         "common/prior",
         "drafter_service/engine",

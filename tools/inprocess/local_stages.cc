@@ -33,8 +33,11 @@ absl::Status LocalStages::LoadDrafter(const LocalOptions& options,
   drafter.max_sequences = options.memory.max_sequences;
   drafter.reuse_prefixes = options.memory.reuse_prefixes;
   drafter.draft_vocabulary = options.draft_vocabulary;
-  ASSIGN_OR_RETURN(drafter_engine_,
-                   drafter::DrafterEngine::Create(drafter, &verifier_engine_->features()));
+  features_ = std::make_unique<LocalFeatures>(verifier_engine_.get());
+  ASSIGN_OR_RETURN(drafter_engine_, drafter::DrafterEngine::Create(drafter, features_.get()));
+  if (const DeviceReader* const reader = drafter_engine_->device_reader(); reader != nullptr) {
+    RETURN_IF_ERROR(features_->ReadRing(*reader));
+  }
   RETURN_IF_ERROR(verifier_engine_->SetFeatureLayers(drafter_engine_->feature_layers()));
   RETURN_IF_ERROR(WrapDrafter(options));
   drafter_ = std::make_unique<LocalDrafter>(drafter_engine_.get());
@@ -78,6 +81,9 @@ absl::StatusOr<std::unique_ptr<LocalStages>> LocalStages::Create(const LocalOpti
   verifier.engine.streaming = options.memory.streaming;
   verifier.max_rows = options.memory.max_rows;
   verifier.feature_bytes = options.memory.feature_bytes;
+  if (!options.drafter_folder.empty()) {
+    verifier.engine.share_bytes = options.memory.gpu_feature_bytes;
+  }
   verifier.max_sequences = options.memory.max_sequences;
   verifier.reuse_prefixes = options.memory.reuse_prefixes;
   ASSIGN_OR_RETURN(stages->verifier_engine_, verifier::VerifierEngine::Create(verifier));

@@ -18,6 +18,7 @@
 #include "engine/program/format_names.h"
 #include "engine/program/local_device.h"
 #include "orchestrator/prior/transition_gains.h"
+#include "tools/inprocess/local_features.h"
 #include "verifier_service/engine/verifier_engine.h"
 
 namespace bastion {
@@ -74,6 +75,7 @@ struct LocalMemory {
   int kv_tokens = nn::EngineOptions().kv_tokens;
   int max_rows = verifier::VerifierOptions().max_rows;  // Rows of one forward of the target.
   int64_t feature_bytes = verifier::VerifierOptions().feature_bytes;
+  int64_t gpu_feature_bytes = int64_t{64} << 20;  // The ring of features that a GPU keeps.
   bool reuse_prefixes = false;         // Off, so that measurements of equal prompts are comparable.
   nn::StreamingWindow streaming = {};  // The target's attention.
 };
@@ -130,6 +132,7 @@ class LocalStages {
 
   nn::LocalDevice device_;
   std::unique_ptr<verifier::VerifierEngine> verifier_engine_;
+  std::unique_ptr<LocalFeatures> features_;
   std::unique_ptr<drafter::KnownTexts> known_texts_;
   std::unique_ptr<drafter::DrafterEngine> drafter_engine_;
   // What drafter_engine_ is or wraps, or null.
