@@ -63,10 +63,11 @@ absl::StatusOr<std::shared_ptr<const DeviceRingReader>> DeviceRingReader::Import
     DeviceRingEnds ends, const DeviceReader& reader) {
   ASSIGN_OR_RETURN(SharedSegment counters,
                    SharedSegment::Map(std::move(ends.counters), kCounterBytes));
+  const std::string& uuid = ends.uuid.empty() ? reader.uuid : ends.uuid;
   ASSIGN_OR_RETURN(std::shared_ptr<const char> data,
-                   reader.import(ends.memory.get(), ends.capacity));
-  return std::shared_ptr<const DeviceRingReader>(
-      new DeviceRingReader(std::move(data), ends.capacity, std::move(counters)));
+                   reader.import({ends.memory.get(), ends.capacity, uuid}));
+  return std::shared_ptr<const DeviceRingReader>(new DeviceRingReader(
+      std::move(data), ends.capacity, /*on_peer=*/uuid != reader.uuid, std::move(counters)));
 }
 
 uint64_t DeviceRingReader::announced() const {

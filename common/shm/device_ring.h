@@ -1,5 +1,5 @@
-// A ring buffer in GPU memory. One process writes it and a peer on the same GPU reads it, so the
-// bytes never pass through host memory.
+// A ring buffer in GPU memory. One process writes it. A peer on the same GPU, or on a GPU that can
+// read this memory, reads it, so the bytes never pass through host memory.
 //
 // When the peer attaches (attach_server.h), it receives two descriptors: the GPU memory and a
 // segment of host memory with one counter. A piece is a contiguous block of bytes that a message
@@ -45,6 +45,7 @@ struct DeviceRingEnds {
   Descriptor memory;      // GPU memory of `capacity` bytes.
   Descriptor counters;    // Segment with the DeviceRingCounters.
   uint64_t capacity = 0;  // bytes
+  std::string uuid = {};  // The writer's GPU. Empty: that of the reader.
 };
 
 // The writer's end. One thread writes; any thread may call const methods.
@@ -106,14 +107,21 @@ class DeviceRingReader final : public DeviceRing {
   const char* At(uint64_t position) const override { return data_.get() + position % capacity_; }
   bool Holds(uint64_t position) const override;
   [[nodiscard]] uint64_t capacity() const { return capacity_; }
+  // True if the ring is in the memory of another GPU than the reader's.
+  [[nodiscard]] bool on_peer() const { return on_peer_; }
 
  private:
-  DeviceRingReader(std::shared_ptr<const char> data, uint64_t capacity, SharedSegment counters)
-      : data_(std::move(data)), capacity_(capacity), counters_(std::move(counters)) {}
+  DeviceRingReader(std::shared_ptr<const char> data, uint64_t capacity, bool on_peer,
+                   SharedSegment counters)
+      : data_(std::move(data)),
+        capacity_(capacity),
+        on_peer_(on_peer),
+        counters_(std::move(counters)) {}
   [[nodiscard]] uint64_t announced() const;
 
   const std::shared_ptr<const char> data_;  // In GPU memory.
   const uint64_t capacity_;
+  const bool on_peer_;
   const SharedSegment counters_;
 };
 

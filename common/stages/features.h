@@ -2,8 +2,9 @@
 // read them. Plain data: rows of F values, fp32 or bf16, little-endian. A row is the concatenated
 // outputs of the layers that the drafter chose.
 //
-// Between two processes on one GPU, features can stay in GPU memory. A drafter that passes a
-// DeviceReader may receive DeviceRows instead of bytes; any other drafter receives bytes.
+// Between two processes on one GPU, or on two GPUs that are peers, features can stay in GPU memory.
+// A drafter that passes a DeviceReader may receive DeviceRows instead of bytes; any other drafter
+// receives bytes.
 #ifndef BASTION_COMMON_STAGES_FEATURES_H_
 #define BASTION_COMMON_STAGES_FEATURES_H_
 
@@ -11,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -41,13 +43,21 @@ struct DeviceRows {
   [[nodiscard]] bool intact() const { return ring->Holds(position); }
 };
 
-// How a drafter on a GPU reads features from that GPU's memory.
+// Memory of the GPU `uuid` that another process exported.
+struct ExportedMemory {
+  int descriptor = -1;
+  uint64_t bytes = 0;
+  std::string uuid;
+};
+
+// How a drafter on a GPU reads features from GPU memory.
 struct DeviceReader {
   std::string uuid;          // UUID of the GPU.
   DType type = DType::kF32;  // The only element type that the drafter reads on the device.
-  // Maps `bytes` of GPU memory that another process exported as `descriptor`. The mapping lives as
-  // long as the returned pointer. The caller still owns the descriptor.
-  std::function<absl::StatusOr<std::shared_ptr<const char>>(int descriptor, uint64_t bytes)> import;
+  // Maps memory of this GPU or of a peer. The mapping lives as long as the returned pointer. The
+  // caller still owns the descriptor.
+  std::function<absl::StatusOr<std::shared_ptr<const char>>(const ExportedMemory&)> import;
+  std::vector<std::string> peers = {};  // UUIDs of other GPUs whose memory this one can read.
 };
 
 struct Features {

@@ -103,7 +103,10 @@ absl::Status AttachServer::Offer(const AttachRequest& request, Serve serve, Atta
                                                      " offers are open; try again in ",
                                                      absl::FormatDuration(kOfferLifetime)));
   }
-  if (ring != nullptr) reply.set_device_bytes(ring->capacity());
+  if (ring != nullptr) {
+    reply.set_device_bytes(ring->capacity());
+    reply.set_device_uuid(ring->uuid());
+  }
   offers_[token] = {std::move(serve), std::move(ring), epoch, now + kOfferLifetime};
   reply.set_token(token);
   reply.set_socket(path_);

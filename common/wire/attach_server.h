@@ -7,11 +7,11 @@
 //   token + its sealed segment    ───────►   checks user, token and segment
 //   maps the server's segment     ◄───────   its sealed segment
 //
-// A client on the server's GPU may also receive a ring in GPU memory (device_ring.h). gRPC cannot
-// pass descriptors, so the last two messages go over a SEQPACKET Unix socket
-// (descriptor_passing.h) in a folder that only the server's user may enter. The connection stays
-// open: it is the lease of the stream (shared_channel.h). The client never chooses a file name. If
-// the handshake fails for any reason, the client uses gRPC.
+// A client whose GPU can read the memory of the server's may also receive a ring there
+// (device_ring.h). gRPC cannot pass descriptors, so the last two messages go over a SEQPACKET Unix
+// socket (descriptor_passing.h) in a folder that only the server's user may enter. The connection
+// stays open: it is the lease of the stream (shared_channel.h). The client never chooses a file
+// name. If the handshake fails for any reason, the client uses gRPC.
 #ifndef BASTION_COMMON_WIRE_ATTACH_SERVER_H_
 #define BASTION_COMMON_WIRE_ATTACH_SERVER_H_
 

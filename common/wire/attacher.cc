@@ -40,6 +40,7 @@ void Attacher::ProposeDevice(const DeviceReader& reader) {
   device_.emplace();
   device_->set_uuid(reader.uuid);
   device_->set_dtype(FeatureDType(reader.type));
+  for (const std::string& peer : reader.peers) device_->add_peer_uuids(peer);
 }
 
 absl::StatusOr<std::shared_ptr<SharedChannel>> Attacher::Attach(absl::Time deadline) {
@@ -106,8 +107,9 @@ absl::StatusOr<SharedEnds> AcceptOffer(const AttachReply& offer, absl::Duration 
                    SharedSegment::Map(std::move(packet.descriptors[0]), offer.segment_bytes()));
   SharedEnds ends{std::move(connection), std::move(mine), std::move(theirs), offer.epoch()};
   if (with_device) {
-    ends.device = std::make_unique<DeviceRingEnds>(DeviceRingEnds{
-        std::move(packet.descriptors[1]), std::move(packet.descriptors[2]), offer.device_bytes()});
+    ends.device = std::make_unique<DeviceRingEnds>(
+        DeviceRingEnds{std::move(packet.descriptors[1]), std::move(packet.descriptors[2]),
+                       offer.device_bytes(), offer.device_uuid()});
   }
   return ends;
 }

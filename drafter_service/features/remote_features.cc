@@ -133,16 +133,20 @@ absl::StatusOr<std::unique_ptr<RemoteFeatures::Stream>> RemoteFeatures::Open(Rin
 }
 
 RemoteFeatures::Ring RemoteFeatures::Import(std::unique_ptr<wire::DeviceRingEnds> ends) {
-  if (ends == nullptr || device_ == nullptr) return nullptr;
-  auto ring = wire::DeviceRingReader::Import(std::move(*ends), *device_);
+  if (device_ == nullptr) return nullptr;
+  absl::StatusOr<Ring> ring =
+      absl::NotFoundError("the verifier offers no ring in GPU memory that this GPU can read");
+  const bool offered = ends != nullptr;
+  if (offered) ring = wire::DeviceRingReader::Import(std::move(*ends), *device_);
   const std::string outcome =
-      ring.ok() ? absl::StrCat("stay in the GPU's memory, in a ring of ", (*ring)->capacity() >> 20,
-                               " MiB")
+      ring.ok() ? absl::StrCat((*ring)->on_peer() ? "are read from the memory of another GPU"
+                                                  : "stay in the GPU's memory",
+                               ", in a ring of ", (*ring)->capacity() >> 20, " MiB")
                 : absl::StrCat("are copied through host memory (", ring.status().message(), ")");
   if (std::exchange(logged_, outcome) != outcome) {
     const std::string text = absl::StrCat("features from ", address_, " ", outcome);
-    if (ring.ok()) LOG(INFO) << text;
-    if (!ring.ok()) LOG(WARNING) << text;
+    if (ring.ok() || !offered) LOG(INFO) << text;
+    if (!ring.ok() && offered) LOG(WARNING) << text;
   }
   return ring.ok() ? *std::move(ring) : nullptr;
 }

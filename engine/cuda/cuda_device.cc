@@ -115,19 +115,22 @@ absl::Status CudaDevice::Supports(const hub::ModelConfig& config,
 }
 
 absl::StatusOr<SharedMemory> CudaDevice::AllocateShared(size_t bytes, const char* what) {
-  ASSIGN_OR_RETURN(Memory memory, Memory::OnDeviceShareable(bytes, what));
+  ASSIGN_OR_RETURN(Memory memory, Memory::OnDeviceShareable(gpu_.info, bytes, what));
   ASSIGN_OR_RETURN(const int descriptor, memory.ExportDescriptor());
   return SharedMemory{BufferOf(std::move(memory)), descriptor};
 }
 
 std::unique_ptr<DeviceReader> CudaDevice::MakeReader(DType type) const {
-  const auto import = [](int descriptor,
-                         uint64_t bytes) -> absl::StatusOr<std::shared_ptr<const char>> {
-    ASSIGN_OR_RETURN(Memory memory, Memory::Import(descriptor, bytes));
+  const auto import =
+      [device =
+           gpu_.info](const ExportedMemory& from) -> absl::StatusOr<std::shared_ptr<const char>> {
+    ASSIGN_OR_RETURN(Memory memory,
+                     Memory::Import({from.descriptor, from.bytes, from.uuid}, device));
     const auto shared = std::make_shared<const Memory>(std::move(memory));
     return std::shared_ptr<const char>(shared, shared->as<char>());
   };
-  return std::make_unique<DeviceReader>(DeviceReader{gpu_.info.uuid, type, import});
+  return std::make_unique<DeviceReader>(
+      DeviceReader{gpu_.info.uuid, type, import, gpu_.info.peers});
 }
 
 void CudaDevice::Commit(const kernels::Rows& rows, const CommitArgs& args) {

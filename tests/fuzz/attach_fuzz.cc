@@ -140,8 +140,10 @@ void UseEnds(SharedEnds ends, FuzzInput& input) {
   CHECK(!channel.Receive(&reply, absl::InfinitePast()).ok());
   if (device == nullptr) return;
   DeviceReader reader;
-  reader.import = [](int, uint64_t bytes) -> absl::StatusOr<std::shared_ptr<const char>> {
-    if (bytes > kMaxDeviceBytes) return absl::InvalidArgumentError("more than the memory has");
+  reader.import =
+      [](const ExportedMemory& exported) -> absl::StatusOr<std::shared_ptr<const char>> {
+    if (exported.bytes > kMaxDeviceBytes)
+      return absl::InvalidArgumentError("more than the memory has");
     static const char memory[kMaxDeviceBytes] = {};
     return std::shared_ptr<const char>(memory, [](const char*) {});
   };

@@ -86,10 +86,10 @@ struct Service {
     CHECK(started.ok()) << started.status();
     host = *std::move(started);
     device.uuid = "gpu";
-    device.import = [](int descriptor,
-                       uint64_t bytes) -> absl::StatusOr<std::shared_ptr<const char>> {
-      (void)descriptor;
-      return std::shared_ptr<const char>(new char[bytes](), std::default_delete<const char[]>());
+    device.import =
+        [](const ExportedMemory& exported) -> absl::StatusOr<std::shared_ptr<const char>> {
+      return std::shared_ptr<const char>(new char[exported.bytes](),
+                                         std::default_delete<const char[]>());
     };
   }
 

@@ -1,5 +1,8 @@
 #include "verifier_service/serve/verifier_service.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
@@ -28,7 +31,7 @@ grpc::Status VerifierService::Features(
     grpc::ServerReaderWriter<proto::FeatureReply, proto::FeatureRequest>* stream) {
   return shell_.Stream<proto::FeatureReply, proto::FeatureRequest>(
       context, Right::kFeatures, stream,
-      [this](FeatureMessages& messages) { return ServeFeatures(messages, "gRPC"); });
+      [this](FeatureMessages& messages) { return ServeFeatures(messages, {}); });
 }
 
 grpc::Status VerifierService::Attach(grpc::ServerContext* context,
@@ -40,23 +43,28 @@ grpc::Status VerifierService::Attach(grpc::ServerContext* context,
         call, Right::kVerify, proto::AttachRequest::STREAM_STEPS,
         [this](StepMessages& messages) { return ServeSteps(messages); });
   }
-  const auto ring = RingFor(*request);
+  const FeaturePath path = PathFor(*request);
   return shell_.Attach<proto::FeatureReply, proto::FeatureRequest>(
       call, Right::kFeatures, proto::AttachRequest::STREAM_FEATURES,
-      [this, ring](FeatureMessages& messages) {
-        return ServeFeatures(messages, "shared memory", ring.get());
-      },
-      ring);
+      [this, path](FeatureMessages& messages) { return ServeFeatures(messages, path); }, path.ring);
 }
 
-std::shared_ptr<const wire::DeviceRingWriter> VerifierService::RingFor(
-    const proto::AttachRequest& request) const {
+VerifierService::FeaturePath VerifierService::PathFor(const proto::AttachRequest& request) const {
+  FeaturePath path = {.carrier = "shared memory"};
   auto ring = engine_->feature_ring();
-  if (ring == nullptr || request.device().uuid() != ring->uuid() ||
-      request.device().dtype() != wire::FeatureDType(engine_->features().type())) {
-    return nullptr;
+  if (ring == nullptr || !request.has_device()) return path;
+  const proto::DeviceReader& reader = request.device();
+  const auto& peers = reader.peer_uuids();
+  const bool same_gpu = reader.uuid() == ring->uuid();
+  if (!same_gpu && std::find(peers.begin(), peers.end(), ring->uuid()) == peers.end()) {
+    path.description = "as bytes, because the drafter's GPU cannot read the memory of this one";
+  } else if (reader.dtype() != wire::FeatureDType(engine_->features().type())) {
+    path.description = "as bytes, because the drafter reads another type from GPU memory";
+  } else {
+    path.ring = std::move(ring);
+    path.description = same_gpu ? "in GPU memory" : "in GPU memory, which the drafter's GPU reads";
   }
-  return ring;
+  return path;
 }
 
 absl::Status VerifierService::ServeSteps(StepMessages& stream) {
@@ -105,8 +113,7 @@ void VerifierService::Unsubscribe() {
   --subscribers_;
 }
 
-absl::Status VerifierService::ServeFeatures(FeatureMessages& stream, const char* carrier,
-                                            const wire::DeviceRingWriter* ring) {
+absl::Status VerifierService::ServeFeatures(FeatureMessages& stream, FeaturePath path) {
   proto::FeatureRequest first;
   if (!stream.Receive(&first, absl::InfiniteFuture()).ok()) return absl::OkStatus();
   if (!first.has_subscribe()) {
@@ -116,10 +123,12 @@ absl::Status VerifierService::ServeFeatures(FeatureMessages& stream, const char*
   RETURN_IF_ERROR(Subscribe({layers.begin(), layers.end()}));
   const auto unsubscribe = absl::MakeCleanup([this] { Unsubscribe(); });
   // A drafter that could not map the ring leaves device_memory unset.
-  if (!first.subscribe().device_memory()) ring = nullptr;
-  LOG(INFO) << "drafter connected: features " << (ring != nullptr ? "in GPU memory" : "as bytes")
-            << ", over " << carrier;
-  FeaturePusher(&engine_->features(), &stream, ring).Run();
+  if (path.ring != nullptr && !first.subscribe().device_memory()) {
+    path.ring = nullptr;
+    path.description = "as bytes, because the drafter could not map this GPU's memory";
+  }
+  LOG(INFO) << "drafter connected: features " << path.description << ", over " << path.carrier;
+  FeaturePusher(&engine_->features(), &stream, path.ring.get()).Run();
   return absl::OkStatus();
 }
 

@@ -93,15 +93,21 @@ class VerifierService final : public proto::VerifierService::Service {
   [[nodiscard]] absl::Status Subscribe(const std::vector<int>& layers) ABSL_LOCKS_EXCLUDED(mutex_);
   void Unsubscribe() ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // How features reach a drafter.
+  struct FeaturePath {
+    const char* carrier = "gRPC";
+    // The engine's ring, which was passed to the drafter with the stream. Null: none was.
+    std::shared_ptr<const wire::DeviceRingWriter> ring = nullptr;
+    const char* description = "as bytes";
+  };
+
   // Each handles the messages of its stream until the stream ends.
   [[nodiscard]] absl::Status ServeSteps(StepMessages& stream) ABSL_LOCKS_EXCLUDED(mutex_);
-  // `ring` was passed to the peer with the stream, or is null.
-  [[nodiscard]] absl::Status ServeFeatures(FeatureMessages& stream, const char* carrier,
-                                           const wire::DeviceRingWriter* ring = nullptr)
+  [[nodiscard]] absl::Status ServeFeatures(FeatureMessages& stream, FeaturePath path)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // The engine's ring if the peer is on the same GPU and accepts features of its type, else null.
-  [[nodiscard]] std::shared_ptr<const wire::DeviceRingWriter> RingFor(
-      const proto::AttachRequest& request) const;
+  // Over shared memory. With the engine's ring if the drafter's GPU can read its memory and the
+  // drafter accepts features of its type there.
+  [[nodiscard]] FeaturePath PathFor(const proto::AttachRequest& request) const;
 
   // Runs the call of `request`. `arrived`: when it arrived, on Clock::Real().
   absl::Status Run(const proto::VerifierRequest& request, absl::Duration arrived, Lease& lease,

@@ -4,6 +4,9 @@
 
 #include <cuda_runtime_api.h>
 
+#include <string>
+#include <vector>
+
 namespace bastion::kernels::cuda {
 
 // The ordinal of the GPU that OpenDevice chose. REQUIRES: OpenDevice succeeded.
@@ -11,6 +14,8 @@ namespace bastion::kernels::cuda {
 // Makes the process's GPU the current device of the calling thread. CUDA keeps a current device per
 // thread, initially device 0.
 [[nodiscard]] cudaError_t MakeCurrent();
+// UUIDs of the other GPUs that this process sees and whose memory GPU `ordinal` can read.
+[[nodiscard]] std::vector<std::string> FindPeers(int ordinal);
 
 }  // namespace bastion::kernels::cuda
 

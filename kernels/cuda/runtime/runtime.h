@@ -1,7 +1,7 @@
 // The interface between the CUDA engine and a GPU, without CUDA headers: device memory, streams,
 // and graphs of recorded work. There are two implementations: runtime_cuda.cc, and
 // runtime_emulated.cc for tests on a CPU. In the emulator, device memory is host memory, and a
-// stream does its work immediately.
+// stream does its work immediately. It plays two GPUs (emulated_peers.h).
 #ifndef BASTION_KERNELS_CUDA_RUNTIME_RUNTIME_H_
 #define BASTION_KERNELS_CUDA_RUNTIME_RUNTIME_H_
 
@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -20,6 +21,8 @@ namespace bastion::kernels::cuda {
 struct DeviceInfo {
   std::string name;  // "NVIDIA H100 80GB HBM3".
   std::string uuid;  // 16 bytes, the same in every process.
+  // UUIDs of the other GPUs that this process sees and whose memory this one can read.
+  std::vector<std::string> peers;
   int ordinal = 0;
   int capability = 0;  // 90 is compute capability 9.0.
   // Devices of one family give a kernel the same bits: "cuda-sm90", or "emulated".
@@ -57,16 +60,24 @@ class Memory {
   // Page-locked host memory. The device accesses it at the same address.
   [[nodiscard]] static absl::StatusOr<Memory> OnHost(size_t bytes, const char* what);
 
-  // Device memory that another process can import and read. It shares no allocation with other
+  // Memory of `device` that another process can import and read. It shares no allocation with other
   // memory. UNIMPLEMENTED if the driver cannot share memory.
-  [[nodiscard]] static absl::StatusOr<Memory> OnDeviceShareable(size_t bytes, const char* what);
+  [[nodiscard]] static absl::StatusOr<Memory> OnDeviceShareable(const DeviceInfo& device,
+                                                                size_t bytes, const char* what);
   // Returns a file descriptor of the memory, to be sent to the other process. The caller closes it.
   // REQUIRES: OnDeviceShareable allocated this memory.
   [[nodiscard]] absl::StatusOr<int> ExportDescriptor() const;
-  // Maps `bytes` of memory that another process exported, read-only. The memory stays valid after
-  // that process exits. The caller still owns `descriptor`. UNAVAILABLE if the memory cannot be
-  // mapped, for example because it is on another device or on another MIG partition.
-  [[nodiscard]] static absl::StatusOr<Memory> Import(int descriptor, size_t bytes);
+  // Memory that another process exported.
+  struct Exported {
+    int descriptor = -1;  // The caller of Import still owns it.
+    size_t bytes = 0;
+    std::string uuid;  // UUID of the GPU whose memory it is.
+  };
+  // Maps `exported` read-only, for `device`. The memory stays valid after the other process exits.
+  // UNAVAILABLE if the memory cannot be mapped, for example because it is on a GPU that is no peer
+  // of `device`, or on another MIG partition.
+  [[nodiscard]] static absl::StatusOr<Memory> Import(const Exported& exported,
+                                                     const DeviceInfo& device);
 
   template <typename T>
   [[nodiscard]] T* as() const {

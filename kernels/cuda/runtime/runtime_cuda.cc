@@ -285,6 +285,7 @@ absl::StatusOr<DeviceInfo> OpenDevice(int ordinal) {
   DeviceInfo info;
   info.name = properties.name;
   info.uuid.assign(properties.uuid.bytes, sizeof properties.uuid.bytes);
+  info.peers = FindPeers(ordinal);
   info.ordinal = ordinal;
   info.capability = 10 * properties.major + properties.minor;
   info.family = absl::StrCat("cuda-sm", info.capability);

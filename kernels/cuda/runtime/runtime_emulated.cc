@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -8,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
+#include "kernels/cuda/runtime/emulated_peers.h"
 #include "kernels/cuda/runtime/runtime.h"
 #include "kernels/cuda/runtime/tensor_map.h"
 
@@ -81,6 +83,11 @@ class EmulatedStream final : public Stream {
 };
 
 constexpr size_t kMemoryBytes = size_t{4} << 30;
+constexpr int kGpus = 2;
+
+std::atomic<emulator::PeerAccess> peer_access{emulator::PeerAccess::kWorks};
+
+std::string Uuid(int ordinal) { return absl::StrCat("emulated GPU   ", ordinal); }
 
 absl::StatusOr<void*> Allocate(size_t bytes, const char* what) {
   constexpr size_t kAlignment = 256;
@@ -98,11 +105,25 @@ absl::StatusOr<void*> Allocate(size_t bytes, const char* what) {
 
 }  // namespace
 
+namespace emulator {
+
+void SetPeerAccess(PeerAccess access) { peer_access = access; }
+PeerAccess GetPeerAccess() { return peer_access; }
+
+}  // namespace emulator
+
 absl::StatusOr<DeviceInfo> OpenDevice(int ordinal) {
-  if (ordinal != 0) return absl::UnavailableError("the emulator has only device 0");
+  if (ordinal < 0 || ordinal >= kGpus) {
+    return absl::UnavailableError(absl::StrCat("the emulator has no device ", ordinal, ", only ",
+                                               kGpus, ", numbered from 0"));
+  }
   DeviceInfo info;
   info.name = "emulator";
-  info.uuid = "bastion emulator";
+  info.uuid = Uuid(ordinal);
+  info.ordinal = ordinal;
+  if (emulator::GetPeerAccess() != emulator::PeerAccess::kNone) {
+    info.peers.push_back(Uuid(1 - ordinal));
+  }
   info.capability = 90;
   info.family = "emulated";
   info.multiprocessors = 4;

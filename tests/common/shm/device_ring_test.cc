@@ -25,8 +25,9 @@ class DeviceRingTest : public ::testing::Test {
             Descriptor(dup(writer_->descriptors().second)), writer_->capacity()};
   }
   DeviceReader Reader() {
-    return {"a GPU", DType::kF32, [this](int, uint64_t bytes) {
-              EXPECT_EQ(bytes, kCapacity);
+    return {"a GPU", DType::kF32, [this](const ExportedMemory& exported) {
+              EXPECT_EQ(exported.bytes, kCapacity);
+              imported_from_ = exported.uuid;
               return std::shared_ptr<const char>(memory_, [](auto*) {});
             }};
   }
@@ -43,6 +44,7 @@ class DeviceRingTest : public ::testing::Test {
   }
 
   char memory_[kCapacity];
+  std::string imported_from_;  // The GPU that the last import named.
   std::shared_ptr<DeviceRingWriter> writer_;
   std::shared_ptr<const DeviceRingReader> reader_;
 };
@@ -101,12 +103,25 @@ TEST_F(DeviceRingTest, HasAReaderUntilTheLastOneIsGone) {
 
 TEST_F(DeviceRingTest, ImportFailsIfTheMemoryCannotBeMapped) {
   DeviceReader reader = Reader();
-  reader.import = [](int, uint64_t) { return absl::UnavailableError("no permission"); };
+  reader.import = [](const ExportedMemory&) { return absl::UnavailableError("no permission"); };
   EXPECT_EQ(DeviceRingReader::Import(Ends(), reader).status(),
             absl::UnavailableError("no permission"));
   DeviceRingEnds ends = Ends();
   ends.counters = Descriptor(dup(0));
   EXPECT_FALSE(DeviceRingReader::Import(std::move(ends), Reader()).ok());
+}
+
+TEST_F(DeviceRingTest, TheReaderKnowsWhichGpuHasTheRing) {
+  EXPECT_EQ(imported_from_, "a GPU") << "if the writer names none, it is an older release";
+  EXPECT_FALSE(reader_->on_peer());
+  for (const std::string gpu : {"a GPU", "another GPU"}) {
+    DeviceRingEnds ends = Ends();
+    ends.uuid = gpu;
+    const auto reader = DeviceRingReader::Import(std::move(ends), Reader());
+    ASSERT_TRUE(reader.ok()) << reader.status();
+    EXPECT_EQ(imported_from_, gpu);
+    EXPECT_EQ((*reader)->on_peer(), gpu == "another GPU");
+  }
 }
 
 TEST_F(DeviceRingTest, AReaderOutlivesTheWriter) {

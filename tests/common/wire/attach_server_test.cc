@@ -49,10 +49,12 @@ TEST_F(AttachServerTest, PassesTheRingInGpuMemory) {
   ASSERT_NE(device, nullptr);
   EXPECT_EQ(channel.TakeDevice(), nullptr);
   EXPECT_EQ(device->capacity, 4096u);
-  const auto import = [&](int memory, uint64_t) -> absl::StatusOr<std::shared_ptr<const char>> {
+  EXPECT_EQ(device->uuid, "a GPU");
+  const auto import =
+      [&](const ExportedMemory& exported) -> absl::StatusOr<std::shared_ptr<const char>> {
     char byte = 0;
     EXPECT_EQ(write(other_end.get(), "x", 1), 1);
-    EXPECT_EQ(read(memory, &byte, 1), 1);
+    EXPECT_EQ(read(exported.descriptor, &byte, 1), 1);
     EXPECT_EQ(byte, 'x');
     return std::shared_ptr<const char>();
   };
