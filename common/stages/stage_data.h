@@ -206,6 +206,17 @@ struct EngineActivity {
   friend bool operator==(const EngineActivity&, const EngineActivity&) = default;
 };
 
+// How the target's features reach a drafter.
+enum class FeatureRoute {
+  kNone = 0,  // No stream of features is open, or the drafter reads none.
+  kGrpc = 1,
+  kSharedMemory = 2,   // The host's memory.
+  kGpuMemory = 3,      // Both services use one GPU.
+  kPeerGpuMemory = 4,  // The drafter's GPU reads the memory of the verifier's.
+};
+// For people: "in GPU memory". Empty for kNone.
+[[nodiscard]] std::string Describe(FeatureRoute route);
+
 struct DrafterInfo {
   std::string model;  // Folder name of the checkpoint.
   int positions = 0;  // P: positions that one Expand predicts.
@@ -216,6 +227,7 @@ struct DrafterInfo {
   // paths of a frontier get empty marginals. With several positions, those after the first hold
   // for one descendant each (orchestrator/tree/cycle_draft.h).
   bool expands_nodes = false;
+  FeatureRoute features = FeatureRoute::kNone;
 };
 
 }  // namespace bastion

@@ -6,6 +6,22 @@
 #include "common/base/status.h"
 
 namespace bastion {
+
+std::string Describe(FeatureRoute route) {
+  switch (route) {
+    case FeatureRoute::kNone:
+      return "";
+    case FeatureRoute::kGrpc:
+      return "over gRPC";
+    case FeatureRoute::kSharedMemory:
+      return "in the host's memory";
+    case FeatureRoute::kGpuMemory:
+      return "in GPU memory";
+    case FeatureRoute::kPeerGpuMemory:
+      return "in GPU memory, read by another GPU";
+  }
+  return "";
+}
 namespace {
 
 // More rows make a forward hardly more efficient, but need more memory.

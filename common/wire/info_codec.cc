@@ -19,6 +19,12 @@ MlpDims Decode(const proto::MlpDims& in) {
   return {in.matrices(), in.expert_layers(), in.experts(), in.chosen(), in.expert_intermediate()};
 }
 
+// kNone for a route that this release does not know.
+FeatureRoute DecodeRoute(uint32_t route) {
+  constexpr auto kLast = static_cast<uint32_t>(FeatureRoute::kPeerGpuMemory);
+  return route <= kLast ? static_cast<FeatureRoute>(route) : FeatureRoute::kNone;
+}
+
 }  // namespace
 
 void Encode(const TargetInfo& info, proto::TargetInfo& out) {
@@ -89,6 +95,7 @@ void Encode(const DrafterInfo& info, proto::DrafterInfo& out) {
   out.set_max_context(info.max_context);
   out.set_wants_tokens(info.wants_tokens);
   out.set_expands_nodes(info.expands_nodes);
+  out.set_features(static_cast<uint32_t>(info.features));
 }
 
 DrafterInfo Decode(const proto::DrafterInfo& in) {
@@ -97,7 +104,8 @@ DrafterInfo Decode(const proto::DrafterInfo& in) {
           .vocabulary = in.vocabulary(),
           .max_context = in.max_context(),
           .wants_tokens = in.wants_tokens(),
-          .expands_nodes = in.expands_nodes()};
+          .expands_nodes = in.expands_nodes(),
+          .features = DecodeRoute(in.features())};
 }
 
 }  // namespace bastion::wire

@@ -108,7 +108,8 @@ void RemoteFeatures::Main() {
   }
 }
 
-absl::StatusOr<std::unique_ptr<RemoteFeatures::Stream>> RemoteFeatures::Open(Ring& ring) {
+absl::StatusOr<std::unique_ptr<RemoteFeatures::Stream>> RemoteFeatures::Open(Ring& ring,
+                                                                             FeatureRoute& route) {
   const std::shared_ptr<grpc::Channel> peer = channel_.get();
   if (!AwaitConnectResult(*peer, SteadyNow() + kAttachTimeout)) {
     return absl::DeadlineExceededError(absl::StrCat("no connection to ", address_, " within ",
@@ -120,9 +121,13 @@ absl::StatusOr<std::unique_ptr<RemoteFeatures::Stream>> RemoteFeatures::Open(Rin
   const bool shared = channel != nullptr;
   if (shared) {
     ring = Import(channel->TakeDevice());
+    route = ring == nullptr   ? FeatureRoute::kSharedMemory
+            : ring->on_peer() ? FeatureRoute::kPeerGpuMemory
+                              : FeatureRoute::kGpuMemory;
     stream = std::make_unique<wire::SharedStream<proto::FeatureRequest, proto::FeatureReply>>(
         std::move(channel));
   } else {
+    route = FeatureRoute::kGrpc;
     stream = std::make_unique<wire::GrpcBlockingStream<proto::FeatureRequest, proto::FeatureReply>>(
         [&](grpc::ClientContext* context) {
           return proto::VerifierService::NewStub(peer)->Features(context);
@@ -153,6 +158,7 @@ RemoteFeatures::Ring RemoteFeatures::Import(std::unique_ptr<wire::DeviceRingEnds
 
 void RemoteFeatures::RunStream() {
   Ring ring;
+  FeatureRoute route{};
   std::unique_ptr<Stream> stream;
   absl::Status ended = absl::CancelledError("it was stopped");
   const auto forget = absl::MakeCleanup([&] {
@@ -160,8 +166,9 @@ void RemoteFeatures::RunStream() {
     stream_ = opening_ = nullptr;
     windows_.clear();
     ended_ = ended;
+    route_ = FeatureRoute::kNone;
   });
-  absl::StatusOr<std::unique_ptr<Stream>> opened = Open(ring);
+  absl::StatusOr<std::unique_ptr<Stream>> opened = Open(ring, route);
   if (!opened.ok()) {
     ended = opened.status();
     return;
@@ -182,6 +189,7 @@ void RemoteFeatures::RunStream() {
     MutexLock lock(&mutex_);
     opening_ = nullptr;
     stream_ = stream.get();
+    route_ = route;
     last_arrival_ = SteadyNow();
     if (stopping_) stream->Cancel();
   }

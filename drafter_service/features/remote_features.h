@@ -16,6 +16,7 @@
 #ifndef BASTION_DRAFTER_SERVICE_FEATURES_REMOTE_FEATURES_H_
 #define BASTION_DRAFTER_SERVICE_FEATURES_REMOTE_FEATURES_H_
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -28,6 +29,7 @@
 #include "common/base/mutex.h"
 #include "common/shm/device_ring.h"
 #include "common/stages/features.h"
+#include "common/stages/stage_data.h"
 #include "common/wire/attacher.h"
 #include "common/wire/message_stream.h"
 #include "common/wire/peer_channel.h"
@@ -65,6 +67,8 @@ class RemoteFeatures final : public FeatureSource {
       ABSL_LOCKS_EXCLUDED(mutex_);
   void Forget(SequenceId sequence) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // How features arrive at present. Thread-safe.
+  [[nodiscard]] FeatureRoute route() const { return route_; }
   // What the streams to the verifier have carried.
   [[nodiscard]] const wire::TransportStats& transport() const { return attacher_.stats(); }
 
@@ -79,9 +83,10 @@ class RemoteFeatures final : public FeatureSource {
   void Main();
   // The thread that ends streams that are stuck.
   void WatchStream() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Opens a stream. Sets `ring` if the verifier offers a ring that this process can map.
+  // Opens a stream and sets `route`. Sets `ring` if the verifier offers one that this process can
+  // map.
   // DEADLINE_EXCEEDED if the connection is not established in time.
-  [[nodiscard]] absl::StatusOr<std::unique_ptr<Stream>> Open(Ring& ring);
+  [[nodiscard]] absl::StatusOr<std::unique_ptr<Stream>> Open(Ring& ring, FeatureRoute& route);
   [[nodiscard]] Ring Import(std::unique_ptr<wire::DeviceRingEnds> ends);
   // Opens a stream and receives until it ends.
   void RunStream() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -118,6 +123,7 @@ class RemoteFeatures final : public FeatureSource {
   std::vector<int> layers_;
   const DeviceReader* device_ = nullptr;
   std::string logged_;  // The last log line about how features arrive. Only changes are logged.
+  std::atomic<FeatureRoute> route_{FeatureRoute::kNone};
   Arrived arrived_;
   std::thread thread_, watch_;
   Mutex mutex_;

@@ -55,7 +55,9 @@ DrafterService::~DrafterService() {
 
 grpc::Status DrafterService::GetInfo(grpc::ServerContext* context, const proto::GetInfoRequest*,
                                      proto::DrafterInfo* reply) {
-  return shell_.GetInfo(*context, Right::kDraft, engine_->info(), *reply);
+  DrafterInfo info = engine_->info();
+  info.features = route_();
+  return shell_.GetInfo(*context, Right::kDraft, info, *reply);
 }
 
 grpc::Status DrafterService::Steps(

@@ -65,6 +65,10 @@ class DrafterService final : public proto::DrafterService::Service {
   grpc::Status Attach(grpc::ServerContext* context, const proto::AttachRequest* request,
                       proto::AttachReply* reply) override;
 
+  // `route` says how features arrive, for GetInfo; it must be thread-safe. Call before any other
+  // function.
+  void ReportRoute(std::function<FeatureRoute()> route) { route_ = std::move(route); }
+
   // Called on the feature stream's thread when features arrive; may draft ahead. Never waits for
   // the engine, because a call that holds it may be waiting for features. Then nothing is drafted
   // ahead. If the catch-up thread holds it, that thread drafts ahead after its piece. No features
@@ -134,6 +138,7 @@ class DrafterService final : public proto::DrafterService::Service {
   std::vector<Arrival> arrivals_ ABSL_GUARDED_BY(arrivals_mutex_);         // Not handled yet.
   DrafterEngine* const engine_;
   const std::function<void(SequenceId)> on_close_;
+  std::function<FeatureRoute()> route_ = [] { return FeatureRoute::kNone; };
   DrafterTelemetry* const telemetry_;
   std::thread catch_up_;
   // The last member, because its destructor ends the streams that use the others.

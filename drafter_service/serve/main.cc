@@ -121,6 +121,7 @@ absl::Status Run(wire::StopSignals& signals) {
   drafter::DrafterService service(
       engine.get(), [&](SequenceId sequence) { features.Forget(sequence); }, std::move(attach),
       &measured, security);
+  service.ReportRoute([&] { return features.route(); });
   TransportMetrics transport(telemetry->metrics(), "verifier", &features.transport());
   RETURN_IF_ERROR(telemetry->Serve([&] {
     measured.Refresh(service.live_sequences());

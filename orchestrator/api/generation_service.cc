@@ -146,7 +146,9 @@ grpc::Status GenerationService::ListModels(grpc::ServerContext* context,
     model.set_vocabulary(model_->config.dims.vocabulary);
     model.set_max_context(model_->config.max_positions);
     model.set_has_chat_template(model_->chat_template.has_value());
-    model.set_drafter(calls_.scheduler->stats().drafter);
+    const SchedulerStats stats = calls_.scheduler->stats();
+    model.set_drafter(stats.drafter);
+    model.set_drafter_features(Describe(stats.feature_route));
     return absl::OkStatus();
   };
   return ToGrpcWithDetails(PublicStatusOf(serve, RequestIdOrNew("")));

@@ -143,6 +143,7 @@ void ServingLoop::OnLinkChange(const absl::Status& status) {
     MutexLock lock(&mutex_);
     stats_.target = session.target;
     stats_.drafter = link_.drafter();
+    stats_.feature_route = link_.feature_route();
     stats_.free_kv_tokens = static_cast<int>(running_.free_tokens());
   }
   // SubmitAll reads the target after this, and clients may submit once `ready` is true.
@@ -279,6 +280,7 @@ void ServingLoop::UpdateStats() {
   stats_.free_kv_tokens = static_cast<int>(running_.free_tokens());
   stats_.audit = link_.session()->cycle.audit();
   stats_.drafter = link_.drafter();
+  stats_.feature_route = link_.feature_route();
   stats_.drafts_succeed = !link_.drafter().empty() && link_.session()->cycle.draft_status().ok();
   stats_.reliability = reliability_.after;
 }

@@ -43,6 +43,7 @@ struct SchedulerStats {
   // How reliable the probabilities of verified nodes are. Collected only if the observer wants it.
   ReliabilityTable reliability;
   std::string drafter;  // The drafter's name; empty while there is none.
+  FeatureRoute feature_route = FeatureRoute::kNone;  // How features reach it.
 };
 
 class ServingLoop {

@@ -84,6 +84,7 @@ void VerifierLink::UpdateDrafter(absl::Duration now) {
     LOG(WARNING) << "no drafter; decoding without speculation: " << drafter.status();
   }
   drafter_name_ = drafter.ok() ? drafter->model : "";
+  feature_route_ = drafter.ok() ? drafter->features : FeatureRoute::kNone;
   drafter_read_ = now;
 }
 

@@ -82,7 +82,9 @@ class VerifierLink {
   [[nodiscard]] Session* session() const { return session_.get(); }
   // The drafter's name at the last UpdateDrafter; empty if there was none.
   [[nodiscard]] const std::string& drafter() const { return drafter_name_; }
-  // Asks the drafter for its name if this was not done for a while.
+  // How features reached the drafter then.
+  [[nodiscard]] FeatureRoute feature_route() const { return feature_route_; }
+  // Asks the drafter for both if this was not done for a while.
   void UpdateDrafter(absl::Duration now);
 
  private:
@@ -102,6 +104,7 @@ class VerifierLink {
   std::unique_ptr<Session> session_;
   bool connected_ = false;
   std::string drafter_name_;
+  FeatureRoute feature_route_ = FeatureRoute::kNone;
   std::optional<absl::Duration> drafter_read_;  // When UpdateDrafter asked for it.
   absl::Status last_error_;                     // The result of the last attempt.
   absl::Duration pause_;

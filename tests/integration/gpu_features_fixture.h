@@ -136,6 +136,7 @@ class GpuPair {
   std::unique_ptr<RemoteVerifier> verifier;
   std::unique_ptr<drafter::DrafterEngine> drafter;
   std::unique_ptr<CountingSource> source;
+  [[nodiscard]] FeatureRoute route() const { return features_->route(); }
 
  private:
   std::string address() const { return "unix:" + sockets_.File("verifier"); }
@@ -180,6 +181,7 @@ class GpuPair {
 struct Outcome {
   std::vector<Marginals> drafts;
   int rows_on_device = 0, rows_in_bytes = 0, lost = 0;
+  FeatureRoute route = FeatureRoute::kNone;
 };
 
 class GpuFeaturesTest : public ::testing::Test {
@@ -259,6 +261,7 @@ class GpuFeaturesTest : public ::testing::Test {
     run.rows_on_device = pair.source->rows_on_device;
     run.rows_in_bytes = pair.source->rows_in_bytes;
     run.lost = pair.source->lost;
+    run.route = pair.route();
     return run;
   }
   // The reference: a run with all features sent as bytes.

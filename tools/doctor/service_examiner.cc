@@ -110,7 +110,10 @@ absl::Status Examiner::AskServer() {
   ASSIGN_OR_RETURN(const v1::ListModelsResponse models, client_.ListModels());
   ASSIGN_OR_RETURN(const v1::GetServerInfoResponse info, client_.GetServerInfo());
   ASSIGN_OR_RETURN(const v1::GetCostsResponse costs, Costs(1, 0, kMostNodes));
-  if (models.models_size() > 0) report_.drafter = models.models(0).drafter();
+  if (models.models_size() > 0) {
+    report_.drafter = models.models(0).drafter();
+    report_.drafter_features = models.models(0).drafter_features();
+  }
   report_.policy = info.default_policy();
   report_.other_requests = static_cast<int>(info.running_requests() + info.waiting_requests());
   const v1::TargetLimits& target = costs.target();

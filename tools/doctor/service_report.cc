@@ -13,6 +13,12 @@ using nlohmann::json;
 
 std::string Milliseconds(double seconds) { return absl::StrFormat("%.2f", 1e3 * seconds); }
 
+std::string DrafterFact(const ServiceReport& report) {
+  if (report.drafter.empty()) return "none";
+  if (report.drafter_features.empty()) return report.drafter;
+  return report.drafter + ", features " + report.drafter_features;
+}
+
 std::string Facts(const ServiceReport& report) {
   return PrintableText(absl::StrFormat(
       "target   %s on %s\n"
@@ -20,7 +26,7 @@ std::string Facts(const ServiceReport& report) {
       "policy   %s\n"
       "limits   %.1f GB/s of memory, %.0f GFLOP/s; a forward of one row moves %.1f MB\n"
       "memory   %d tokens of KV cache, context of up to %d tokens, forwards of up to %d rows\n",
-      report.model, report.device, report.drafter.empty() ? "none" : report.drafter, report.policy,
+      report.model, report.device, DrafterFact(report), report.policy,
       report.bytes_per_second / 1e9, report.flops_per_second / 1e9,
       static_cast<double>(report.forward_bytes) / 1e6, report.kv_tokens, report.max_context,
       report.max_rows));
@@ -125,6 +131,7 @@ std::string ServiceJson(const ServiceReport& report, const std::vector<std::stri
   const json object = {{"model", report.model},
                        {"device", report.device},
                        {"drafter", report.drafter},
+                       {"drafter_features", report.drafter_features},
                        {"policy", report.policy},
                        {"forward_bytes", report.forward_bytes},
                        {"bytes_per_second", report.bytes_per_second},

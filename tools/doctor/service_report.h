@@ -59,8 +59,9 @@ struct RecordedPrompts {
 struct ServiceReport {
   std::string model;
   std::string device;
-  std::string drafter;  // Empty: none is connected.
-  std::string policy;   // The default of the server.
+  std::string drafter;           // Empty: none is connected.
+  std::string drafter_features;  // How features reach it, for people. Empty: it reads none.
+  std::string policy;            // The default of the server.
   uint64_t forward_bytes = 0;
   double bytes_per_second = 0;
   double flops_per_second = 0;

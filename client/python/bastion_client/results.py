@@ -188,6 +188,8 @@ class Model:
     max_context: int  # Tokens.
     has_chat_template: bool
     drafter: str  # Empty: no drafter is connected.
+    # How the target's features reach the drafter, for people. Empty: it reads none.
+    drafter_features: str
 
 
 @dataclasses.dataclass(frozen=True)

@@ -268,12 +268,18 @@ TEST(CodecTest, RoundTripsInfos) {
   EXPECT_EQ(decoded.max_context, 4096);
   EXPECT_EQ(decoded.max_rows, 512);
   const DrafterInfo drafter =
-      RoundTrip<proto::DrafterInfo>(DrafterInfo{"dflash", 15, 7, 2048, true});
+      RoundTrip<proto::DrafterInfo>(DrafterInfo{.model = "dflash",
+                                                .positions = 15,
+                                                .vocabulary = 7,
+                                                .max_context = 2048,
+                                                .wants_tokens = true,
+                                                .features = FeatureRoute::kPeerGpuMemory});
   EXPECT_EQ(drafter.model, "dflash");
   EXPECT_EQ(drafter.positions, 15);
   EXPECT_EQ(drafter.vocabulary, 7);
   EXPECT_EQ(drafter.max_context, 2048);
   EXPECT_TRUE(drafter.wants_tokens);
+  EXPECT_EQ(drafter.features, FeatureRoute::kPeerGpuMemory);
 }
 
 }  // namespace

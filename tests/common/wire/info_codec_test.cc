@@ -19,5 +19,11 @@ TEST(InfoCodecTest, OlderVersionsStateWholeBytes) {
   EXPECT_EQ(Decode(older).dims.bytes_per_weight, 2);
 }
 
+TEST(InfoCodecTest, ARouteOfANewerVersionIsNone) {
+  proto::DrafterInfo newer;
+  newer.set_features(99);
+  EXPECT_EQ(Decode(newer).features, FeatureRoute::kNone);
+}
+
 }  // namespace
 }  // namespace bastion::wire

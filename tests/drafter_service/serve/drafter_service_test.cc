@@ -14,6 +14,7 @@
 #include "common/base/mutex.h"
 #include "common/host/service_host.h"
 #include "common/telemetry/service_telemetry.h"
+#include "common/wire/codec.h"
 #include "common/wire/protocol.h"
 #include "gtest/gtest.h"
 #include "orchestrator/remote/remote_drafter.h"
@@ -97,6 +98,7 @@ class FakeEngine final : public DrafterEngine {
 class DrafterServiceTest : public ::testing::Test {
  protected:
   DrafterServiceTest() {
+    service_.ReportRoute([this] { return route_.load(); });
     wire::HostOptions options;
     options.addresses = {address_};
     options.reflection = false;
@@ -134,6 +136,7 @@ class DrafterServiceTest : public ::testing::Test {
   const testing::TempFolder folder_;
   const std::string address_ = "unix:" + folder_.File("drafter.sock");
   FakeEngine engine_;
+  std::atomic<FeatureRoute> route_{FeatureRoute::kPeerGpuMemory};
   std::atomic<int> closed_{0};  // Calls of on_close.
   ServiceTelemetry telemetry_{
       {.service = "drafter", .model = "m", .http = {.listen = "127.0.0.1:0"}}};
@@ -142,6 +145,20 @@ class DrafterServiceTest : public ::testing::Test {
                           &measured_};
   std::unique_ptr<wire::ServiceHost> host_;
 };
+
+TEST_F(DrafterServiceTest, GetInfoSaysHowFeaturesArrive) {
+  const auto stub = proto::DrafterService::NewStub(wire::ConnectPeer(address_));
+  const auto features = [&] {
+    grpc::ClientContext context;
+    wire::AddProtocolVersion(context);
+    proto::DrafterInfo info;
+    EXPECT_TRUE(stub->GetInfo(&context, {}, &info).ok());
+    return wire::Decode(info).features;
+  };
+  EXPECT_EQ(features(), FeatureRoute::kPeerGpuMemory);
+  route_ = FeatureRoute::kSharedMemory;
+  EXPECT_EQ(features(), FeatureRoute::kSharedMemory);
+}
 
 TEST_F(DrafterServiceTest, AStreamCannotUseOrCloseTheSequencesOfAnother) {
   const auto owner = Connect(), other = Connect();

@@ -50,6 +50,17 @@ TEST(ServiceReportText, ShowsWhatACycleCommitsAndNeeds) {
                     HasSubstr("Advice\n  - Do it.\n")));
 }
 
+TEST(ServiceReportText, SaysHowFeaturesReachTheDrafter) {
+  ServiceReport report = SmallReport();
+  report.drafter = "demo-drafter";
+  EXPECT_THAT(ServiceText(report, {}), HasSubstr("drafter  demo-drafter\n"));
+  report.drafter_features = "in GPU memory";
+  EXPECT_THAT(ServiceText(report, {}),
+              HasSubstr("drafter  demo-drafter, features in GPU memory\n"));
+  const auto json = nlohmann::json::parse(ServiceJson(report, {}));
+  EXPECT_EQ(json["drafter_features"], "in GPU memory");
+}
+
 TEST(ServiceReportText, EscapesControlCharactersOfTheServer) {
   ServiceReport report = SmallReport();
   report.model = "evil\x1b[2J";
