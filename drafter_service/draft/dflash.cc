@@ -15,6 +15,16 @@ namespace {
 
 enum Kind { kContext, kPairStates };
 
+// How often features were copied from the ring. The device stores `finished`.
+struct RingCopies {
+  uint64_t started, finished;
+};
+
+bool ReadsRing(const std::vector<ContextItem>& items) {
+  return std::any_of(items.begin(), items.end(),
+                     [](const ContextItem& item) { return item.features.on_device(); });
+}
+
 // The capacity for whole blocks and for context rows.
 nn::StepCapacity CapacityFor(const hub::ModelConfig& config, nn::EngineOptions options) {
   options.max_rows =
@@ -160,6 +170,10 @@ absl::Status DflashModel::Allocate() {
   ASSIGN_OR_RETURN(context_inputs_, nn::StepInputs::Create(device(), decoder.capacity()));
   if (device().records()) context_sizes_ = nn::RowBuckets(options.max_rows);
   reader_ = device().MakeReader(options.formats.activations);
+  if (reader_ != nullptr) {
+    ASSIGN_OR_RETURN(ring_copies_,
+                     device().AllocateOnHost(sizeof(RingCopies), "counts of copies from the ring"));
+  }
   input_type_ = device().input_type(options.formats.activations);
   const size_t bytes = Bytes(input_type_, int64_t{decoder.capacity().rows} * feature_width());
   ASSIGN_OR_RETURN(features_, device().AllocateMirrored(bytes, "the features of new context"));
@@ -222,7 +236,6 @@ absl::Status DflashModel::ScorePairs(const std::vector<BlockItem>& items,
 
 absl::Status DflashModel::StageFeatures(const std::vector<ContextItem>& items) {
   size_t begin = 0;
-  bool from_ring = false;
   for (const ContextItem& item : items) {
     const Features& features = item.features;
     const int64_t count = int64_t{features.rows()} * feature_width();
@@ -234,7 +247,6 @@ absl::Status DflashModel::StageFeatures(const std::vector<ContextItem>& items) {
             "this drafter cannot read the type of the features in device memory");
       }
       device().Copy(to, features.device.data(), bytes);
-      from_ring = true;
     } else {
       char* const converted = features_.host.as<char>() + begin;
       kernels::ConvertElements(features.type, features.bytes.data(), count, input_type_, converted);
@@ -242,9 +254,18 @@ absl::Status DflashModel::StageFeatures(const std::vector<ContextItem>& items) {
     }
     begin += bytes;
   }
-  if (!from_ring) return absl::OkStatus();
-  // A copy is valid only if the ring had not overwritten the rows by the time the copy ended.
-  RETURN_IF_ERROR(device().Finish());
+  if (ReadsRing(items)) {
+    auto* const copies = ring_copies_.as<RingCopies>();
+    ++copies->started;
+    device().Raise(&copies->started, &copies->finished);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DflashModel::CheckCopies(const std::vector<ContextItem>& items) {
+  if (!ReadsRing(items)) return absl::OkStatus();
+  const auto* const copies = ring_copies_.as<RingCopies>();
+  RETURN_IF_ERROR(device().Await(&copies->finished, copies->started));
   const bool intact = std::all_of(items.begin(), items.end(), [](const ContextItem& item) {
     return !item.features.on_device() || item.features.device.intact();
   });
@@ -270,7 +291,9 @@ absl::Status DflashModel::AppendContext(const std::vector<ContextItem>& items) {
   context_inputs_.Send({batch}, rows);
   RETURN_IF_ERROR(RunContext(rows));
   context_pending_ = true;
-  return absl::OkStatus();
+  // The device computes the context meanwhile. If a copy failed, the caller appends the rows again,
+  // and the new keys and values replace these.
+  return CheckCopies(items);
 }
 
 absl::StatusOr<std::vector<Marginals>> DflashModel::RunDraft(const std::vector<BlockItem>& items,

@@ -82,6 +82,9 @@ class DflashModel final : public DraftModel {
   [[nodiscard]] absl::Status Prepare();
   // Copies the features of all items to the device, one item after the other.
   [[nodiscard]] absl::Status StageFeatures(const std::vector<ContextItem>& items);
+  // Waits for the copies from the ring, but not for what was sent after them. ABORTED if rows were
+  // overwritten before they were copied.
+  [[nodiscard]] absl::Status CheckCopies(const std::vector<ContextItem>& items);
   // Runs or records the operations that store context rows.
   [[nodiscard]] absl::Status RunContext(int rows);
   // Runs or records the projection of the states of `rows` wanted rows for the selector.
@@ -110,6 +113,7 @@ class DflashModel final : public DraftModel {
   DType input_type_ = DType::kF32;
   nn::Device::Mirrored features_;  // [R, F] of input_type_
   bool context_pending_ = false;   // Context was sent after the device was last waited for.
+  nn::Buffer ring_copies_;         // RingCopies in host memory. None without a reader.
   absl::Duration candidates_time_;
 };
 

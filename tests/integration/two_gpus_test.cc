@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "kernels/cuda/runtime/emulated_peers.h"
+#include "kernels/cuda/runtime/emulated_gpus.h"
 #include "tests/integration/gpu_features_fixture.h"
 
 namespace bastion {
@@ -31,10 +31,13 @@ class TwoGpusTest : public GpuFeaturesTest {
     return run;
   }
   static void ExpectFromHostMemory(const Outcome& run) {
+    EXPECT_EQ(run.route, FeatureRoute::kSharedMemory);
     EXPECT_EQ(run.rows_on_device, 0);
     EXPECT_GT(run.rows_in_bytes, 0);
   }
-  static void ExpectFromGpuMemory(const Outcome& run) {
+  static void ExpectFromGpuMemory(const Outcome& run,
+                                  FeatureRoute route = FeatureRoute::kGpuMemory) {
+    EXPECT_EQ(run.route, route);
     EXPECT_GT(run.rows_on_device, 0);
     EXPECT_EQ(run.rows_in_bytes, 0);
   }
@@ -50,12 +53,32 @@ TEST_F(TwoGpusTest, ADrafterOnTheSameGpuReadsItsMemory) {
 
 TEST_F(TwoGpusTest, ADrafterOnAPeerReadsTheMemoryOfTheVerifiersGpu) {
   const Outcome same = RunOn(0, PeerAccess::kWorks), peer = RunOn(1, PeerAccess::kWorks);
-  ExpectFromGpuMemory(peer);
+  ExpectFromGpuMemory(peer, FeatureRoute::kPeerGpuMemory);
   EXPECT_EQ(peer.rows_on_device, same.rows_on_device);
   EXPECT_EQ(peer.drafts, same.drafts);
   EXPECT_THAT(log_, HasSubstr("are read from the memory of another GPU, in a ring of 1 MiB"));
   EXPECT_THAT(log_, HasSubstr("drafter connected: features in GPU memory, which the drafter's GPU "
                               "reads, over shared memory"));
+}
+
+// A wait for all work leaves the GPU idle until the host sends more.
+TEST_F(TwoGpusTest, ADraftWaitsForAllWorkOfTheGpuOnce) {
+  for (const PeerAccess access : {PeerAccess::kWorks, PeerAccess::kNone}) {
+    SetPeerAccess(access);
+    Setting setting;
+    setting.drafter_gpu = 1;
+    GpuPair pair(folder_, setting);
+    std::vector<Live> sequences = {Open(pair, 1)};
+    Cycle(pair, sequences, 0);
+    (void)Expand(pair, sequences);  // Appends the prompt in chunks.
+    for (int cycle = 1; cycle < 4; ++cycle) {
+      Cycle(pair, sequences, cycle);
+      const int64_t before = kernels::cuda::emulator::Synchronizations();
+      EXPECT_FALSE(Expand(pair, sequences)[0].empty());
+      EXPECT_EQ(kernels::cuda::emulator::Synchronizations() - before, 1);
+    }
+    EXPECT_EQ(pair.source->rows_on_device > 0, access == PeerAccess::kWorks);
+  }
 }
 
 TEST_F(TwoGpusTest, WithoutPeerAccessFeaturesGoThroughHostMemory) {

@@ -1,7 +1,7 @@
 // The interface between the CUDA engine and a GPU, without CUDA headers: device memory, streams,
 // and graphs of recorded work. There are two implementations: runtime_cuda.cc, and
 // runtime_emulated.cc for tests on a CPU. In the emulator, device memory is host memory, and a
-// stream does its work immediately. It plays two GPUs (emulated_peers.h).
+// stream does its work immediately. It plays two GPUs (emulated_gpus.h).
 #ifndef BASTION_KERNELS_CUDA_RUNTIME_RUNTIME_H_
 #define BASTION_KERNELS_CUDA_RUNTIME_RUNTIME_H_
 

@@ -9,12 +9,15 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
-#include "kernels/cuda/runtime/emulated_peers.h"
+#include "kernels/cuda/runtime/emulated_gpus.h"
 #include "kernels/cuda/runtime/runtime.h"
 #include "kernels/cuda/runtime/tensor_map.h"
 
 namespace bastion::kernels::cuda {
 namespace {
+
+std::atomic<emulator::PeerAccess> peer_access{emulator::PeerAccess::kWorks};
+std::atomic<int64_t> synchronizations{0};
 
 struct RecordedWork final : Graph {
   std::vector<std::function<void()>> work;
@@ -41,11 +44,11 @@ class EmulatedStream final : public Stream {
   }
 
   absl::Status Synchronize() override {
-    CHECK(recording_ == nullptr) << "cannot wait for a stream that is being recorded";
-    return std::exchange(error_, absl::OkStatus());
+    ++synchronizations;
+    return TakeError();
   }
   absl::Status AwaitFlag(const uint64_t* flag, uint64_t value) override {
-    RETURN_IF_ERROR(Synchronize());
+    RETURN_IF_ERROR(TakeError());
     if (*flag >= value) return absl::OkStatus();
     return absl::InternalError("all work on the stream is done, but none of it raised the flag");
   }
@@ -77,6 +80,11 @@ class EmulatedStream final : public Stream {
   }
 
  private:
+  [[nodiscard]] absl::Status TakeError() {
+    CHECK(recording_ == nullptr) << "cannot wait for a stream that is being recorded";
+    return std::exchange(error_, absl::OkStatus());
+  }
+
   absl::Status error_;
   std::unique_ptr<RecordedWork> recording_;
   std::vector<std::chrono::steady_clock::time_point> marks_;
@@ -84,8 +92,6 @@ class EmulatedStream final : public Stream {
 
 constexpr size_t kMemoryBytes = size_t{4} << 30;
 constexpr int kGpus = 2;
-
-std::atomic<emulator::PeerAccess> peer_access{emulator::PeerAccess::kWorks};
 
 std::string Uuid(int ordinal) { return absl::StrCat("emulated GPU   ", ordinal); }
 
@@ -109,6 +115,7 @@ namespace emulator {
 
 void SetPeerAccess(PeerAccess access) { peer_access = access; }
 PeerAccess GetPeerAccess() { return peer_access; }
+int64_t Synchronizations() { return synchronizations; }
 
 }  // namespace emulator
 

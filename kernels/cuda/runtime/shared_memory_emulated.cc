@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
-#include "kernels/cuda/runtime/emulated_peers.h"
+#include "kernels/cuda/runtime/emulated_gpus.h"
 #include "kernels/cuda/runtime/runtime.h"
 
 namespace bastion::kernels::cuda {

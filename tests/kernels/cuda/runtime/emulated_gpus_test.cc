@@ -1,4 +1,4 @@
-#include "kernels/cuda/runtime/emulated_peers.h"
+#include "kernels/cuda/runtime/emulated_gpus.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -12,9 +12,9 @@ using emulator::PeerAccess;
 
 constexpr size_t kSharedBytes = 1024;
 
-class EmulatedPeersTest : public ::testing::Test {
+class EmulatedGpusTest : public ::testing::Test {
  protected:
-  ~EmulatedPeersTest() override { emulator::SetPeerAccess(PeerAccess::kWorks); }
+  ~EmulatedGpusTest() override { emulator::SetPeerAccess(PeerAccess::kWorks); }
 
   // Imports memory of GPU `owner` for GPU `reader`. The exporter says that it is on `claimed`.
   static absl::Status Import(int owner, int reader, int claimed) {
@@ -30,20 +30,20 @@ class EmulatedPeersTest : public ::testing::Test {
   }
 };
 
-TEST_F(EmulatedPeersTest, PlaysTwoGpusWithTheirOwnUuids) {
+TEST_F(EmulatedGpusTest, PlaysTwoGpusWithTheirOwnUuids) {
   EXPECT_NE(OpenDevice(0)->uuid, OpenDevice(1)->uuid);
   EXPECT_EQ(OpenDevice(1)->ordinal, 1);
   EXPECT_FALSE(OpenDevice(2).ok());
 }
 
-TEST_F(EmulatedPeersTest, PeersReadEachOthersMemory) {
+TEST_F(EmulatedGpusTest, PeersReadEachOthersMemory) {
   EXPECT_EQ(OpenDevice(0)->peers, std::vector<std::string>{OpenDevice(1)->uuid});
   EXPECT_EQ(OpenDevice(1)->peers, std::vector<std::string>{OpenDevice(0)->uuid});
   EXPECT_TRUE(Import(0, 1, 0).ok());
   EXPECT_TRUE(Import(1, 0, 1).ok());
 }
 
-TEST_F(EmulatedPeersTest, WithoutAccessThereAreNoPeers) {
+TEST_F(EmulatedGpusTest, WithoutAccessThereAreNoPeers) {
   emulator::SetPeerAccess(PeerAccess::kNone);
   EXPECT_TRUE(OpenDevice(0)->peers.empty());
   EXPECT_TRUE(absl::IsUnavailable(Import(0, 1, 0)));
@@ -51,7 +51,7 @@ TEST_F(EmulatedPeersTest, WithoutAccessThereAreNoPeers) {
   EXPECT_TRUE(Import(1, 1, 1).ok());
 }
 
-TEST_F(EmulatedPeersTest, APromisedPeerRefusesItsMemory) {
+TEST_F(EmulatedGpusTest, APromisedPeerRefusesItsMemory) {
   emulator::SetPeerAccess(PeerAccess::kPromised);
   EXPECT_FALSE(OpenDevice(0)->peers.empty());
   EXPECT_TRUE(absl::IsUnavailable(Import(0, 1, 0)));
