@@ -19,9 +19,9 @@ absl::Status LocalFeatures::ReadRing(const DeviceReader& reader) {
   auto writer = engine_->feature_ring();
   if (writer == nullptr || reader.type != engine_->features().type()) return absl::OkStatus();
   const auto [memory, counters] = writer->descriptors();
-  ASSIGN_OR_RETURN(ring_,
-                   wire::DeviceRingReader::Import(
-                       {Duplicate(memory), Duplicate(counters), writer->capacity()}, reader));
+  ASSIGN_OR_RETURN(ring_, wire::DeviceRingReader::Import({Duplicate(memory), Duplicate(counters),
+                                                          writer->capacity(), writer->uuid()},
+                                                         reader));
   reading_ = writer->AddReader();
   writer_ = std::move(writer);
   return absl::OkStatus();

@@ -48,18 +48,6 @@ class Ring {
   const int stages_;
 };
 
-// The slots of the ring in turn, and the parity of the phase that each is in.
-struct Turn {
-  int slot = 0;
-  uint32_t parity = 0;
-
-  SIMT_DEVICE void Advance(int stages) {
-    if (++slot < stages) return;
-    slot = 0;
-    parity ^= 1;
-  }
-};
-
 // Fills the ring with the steps of a block. For one thread.
 template <typename T>
 class Producer {

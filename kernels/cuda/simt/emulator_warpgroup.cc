@@ -39,9 +39,9 @@ struct PhaseBarrier {
 // The products that the threads of a warpgroup have queued. All threads queue the same.
 struct Warpgroup {
   struct Product {
-    int wide;
-    Operand x, y;
+    Factors factors;                           // `held` is that of the first thread.
     std::array<float*, kWarpgroup> sums = {};  // Those of the threads.
+    std::array<const uint32_t*, kWarpgroup> held = {};
   };
   struct Thread {
     size_t queued = 0, ended = 0;
@@ -53,6 +53,9 @@ struct Warpgroup {
   size_t done = 0;     // Products.
   int waiting = 0;     // Threads in WaitProducts.
   uint32_t waits = 0;  // Calls of WaitProducts that are over.
+  // The same of PublishStores.
+  int publishing = 0;
+  uint32_t published = 0;
 };
 
 // What a block has in shared memory and in its warpgroups.
@@ -140,26 +143,51 @@ void StartCopy(const TileCopy& copy, uint32_t at) {
 Warpgroup& MyWarpgroup() { return State().warpgroups[ThreadIndex() / kWarpgroup]; }
 Warpgroup::Thread& Mine(Warpgroup& group) { return group.threads[ThreadIndex() % kWarpgroup]; }
 
-// [rows, 16] of an operand.
-std::vector<float> Read(Operand operand, int rows) {
-  std::vector<float> values(static_cast<size_t>(rows) * kDepth);
-  emulator::CheckShared(operand, (rows - 1) * kTileRow + 2 * kDepth);
+// [rows, columns] of a tile.
+std::vector<float> Read(Operand operand, int rows, int columns) {
+  std::vector<float> values(static_cast<size_t>(rows) * columns);
+  emulator::CheckShared(operand, (rows - 1) * kTileRow + 2 * columns);
   for (int row = 0; row < rows; ++row) {
-    for (int k = 0; k < kDepth; ++k) {
+    for (int column = 0; column < columns; ++column) {
       uint16_t bits;
-      const uint32_t at = operand + row * kTileRow + 2 * k;
+      const uint32_t at = operand + row * kTileRow + 2 * column;
       std::memcpy(&bits, Swizzled(at & ~15u) + at % 16, 2);
-      values[row * kDepth + k] = FromBf16(bits);
+      values[row * columns + column] = FromBf16(bits);
     }
   }
   return values;
 }
 
+// [64, 16], from the registers of the threads or from a tile.
+std::vector<float> ReadX(const Warpgroup::Product& product) {
+  if (product.factors.held == nullptr) return Read(product.factors.x, 64, kDepth);
+  std::vector<float> values(64 * kDepth);
+  for (int thread = 0; thread < kWarpgroup; ++thread) {
+    for (int i = 0; i < 4; ++i) {
+      const int row = thread / kWarp * 16 + thread % kWarp / 4 + i % 2 * 8;
+      float* const to = &values[row * kDepth + thread % 4 * 2 + i / 2 * 8];
+      to[0] = LowBf16(product.held[thread][i]);
+      to[1] = HighBf16(product.held[thread][i]);
+    }
+  }
+  return values;
+}
+
+// [8 wide, 16]
+std::vector<float> ReadY(const Factors& factors) {
+  const int rows = 8 * factors.wide;
+  if (!factors.transposed) return Read(factors.y, rows, kDepth);
+  const std::vector<float> read = Read(factors.y, kDepth, rows);
+  std::vector<float> values(read.size());
+  for (size_t i = 0; i < read.size(); ++i) values[i % rows * kDepth + i / rows] = read[i];
+  return values;
+}
+
 void Multiply(const Warpgroup::Product& product) {
-  const std::vector<float> x = Read(product.x, 64), y = Read(product.y, 8 * product.wide);
+  const std::vector<float> x = ReadX(product), y = ReadY(product.factors);
   for (int thread = 0; thread < kWarpgroup; ++thread) {
     float* const sums = product.sums[thread];
-    for (int i = 0; i < 4 * product.wide; ++i) {
+    for (int i = 0; i < 4 * product.factors.wide; ++i) {
       const int row = thread / kWarp * 16 + thread % kWarp / 4 + i % 4 / 2 * 8;
       const int column = i / 4 * 8 + thread % 4 * 2 + i % 2;
       float sum = 0;
@@ -201,15 +229,28 @@ void CopyTileOnce(uint32_t to, const TensorMap& map, uint32_t barrier, Corner4 a
 
 void StartProducts() { Mine(MyWarpgroup()).started = true; }
 
-void QueueProduct(float* d, int wide, Operand x, Operand y) {
+void PublishStores() {
+  Warpgroup& group = MyWarpgroup();
+  if (++group.publishing < kWarpgroup) {
+    emulator::WaitUntil([&group, before = group.published] { return group.published != before; });
+    return;
+  }
+  group.publishing = 0;
+  ++group.published;
+}
+
+void QueueProduct(float* d, const Factors& factors) {
   Warpgroup& group = MyWarpgroup();
   Warpgroup::Thread& mine = Mine(group);
   CHECK(mine.started) << "StartProducts must come before products";
-  if (mine.queued == group.products.size()) group.products.push_back({wide, x, y});
+  if (mine.queued == group.products.size()) group.products.push_back({factors});
   Warpgroup::Product& product = group.products[mine.queued++];
-  CHECK(product.wide == wide && product.x == x && product.y == y)
+  const Factors& first = product.factors;
+  CHECK(first.wide == factors.wide && first.x == factors.x && first.y == factors.y &&
+        first.transposed == factors.transposed)
       << "the threads of a warpgroup must start the same products";
   product.sums[ThreadIndex() % kWarpgroup] = d;
+  product.held[ThreadIndex() % kWarpgroup] = factors.held;
 }
 
 void EndProducts() {

@@ -46,6 +46,28 @@ SIMT_DEVICE void WaitForPhase(uint32_t barrier, uint32_t parity) {
       : "memory");
 }
 
+// The products of a warpgroup read what its threads have stored in shared memory. All its threads
+// call this after they stored. REQUIRES: it is one of the first two of the block.
+SIMT_DEVICE void PublishStores() {
+  asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory");
+  if (ThreadIndex() < kWarpgroup) {
+    asm volatile("bar.sync 1, 128;\n" ::: "memory");
+  } else {
+    asm volatile("bar.sync 2, 128;\n" ::: "memory");
+  }
+}
+
+// The warps of a warpgroup take registers that another one has given up, so that a thread has
+// `count`, a multiple of 8. All threads of a warpgroup call this.
+template <int count>
+SIMT_DEVICE void TakeRegisters() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;\n" ::"n"(count));
+}
+template <int count>
+SIMT_DEVICE void GiveRegisters() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;\n" ::"n"(count));
+}
+
 // Starts the copy of a tile to `to` in shared memory. Its bytes arrive at `barrier`. The tile
 // begins at element (x, y), or (x, y, z, w) if the tensor has four dimensions. With `Once`, it does
 // not stay in the L2 cache.
@@ -85,6 +107,18 @@ SIMT_DEVICE Operand OperandAt(uint32_t rows) {
 }
 // Columns [16 part, 16 part + 16) of the operand's 64.
 SIMT_DEVICE Operand Part(Operand operand, int part) { return operand + 2 * part; }
+
+// A tile of 64 rows, as an operand whose columns are those of d. A product reads 16 of the rows.
+// The number is that of an Operand, with the distance of the next 64 columns, which no product
+// reads.
+struct Transposed {
+  uint64_t rows;
+};
+SIMT_DEVICE Transposed TransposedAt(uint32_t rows) {
+  return {(rows & 0x3FFFF) >> 4 | uint64_t{512} << 16 | uint64_t{64} << 32 | uint64_t{1} << 62};
+}
+// Rows [16 part, 16 part + 16).
+SIMT_DEVICE Transposed Part(Transposed operand, int part) { return {operand.rows + 128 * part}; }
 
 // Products of a warpgroup: all its threads call these functions. Each warp has 16 rows of `a`. A
 // lane holds elements of d for each 8 rows of `b`, as in MatrixMultiplyAdd. StartProducts comes
@@ -127,6 +161,19 @@ BASTION_WARPGROUP_PRODUCT(2, "16", BASTION_D8, "%8", "%9")
 BASTION_WARPGROUP_PRODUCT(4, "32", BASTION_D16, "%16", "%17")
 BASTION_WARPGROUP_PRODUCT(8, "64", BASTION_D32, "%32", "%33")
 BASTION_WARPGROUP_PRODUCT(16, "128", BASTION_D64, "%64", "%65")
+// The same with 64 rows of `b`, and `a` in registers: each warp has its 16 rows as in
+// MatrixMultiplyAdd. They must not change until the product is waited for.
+#define BASTION_HELD_PRODUCT(operand, value, transposed)                                     \
+  SIMT_DEVICE void WarpgroupMultiplyAdd(float(&d)[8][4], const uint32_t(&x)[4], operand y) { \
+    asm volatile(                                                                            \
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "                              \
+        "{" BASTION_D32 "}, {%32, %33, %34, %35}, %36, 1, 1, 1, " transposed ";\n"           \
+        : BASTION_SUMS8(0)                                                                   \
+        : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "l"(value));                           \
+  }
+BASTION_HELD_PRODUCT(Operand, y, "0")
+BASTION_HELD_PRODUCT(Transposed, y.rows, "1")
+#undef BASTION_HELD_PRODUCT
 #undef BASTION_WARPGROUP_PRODUCT
 #undef BASTION_SUMS16
 #undef BASTION_SUMS8
