@@ -11,7 +11,18 @@ from gpu_tests import kernels
 from program_output import differing_text
 from runner import DEMO, Failed, NotRun, ServiceSettings, Stopped, demo_prompts, pair_flags
 
-SWEEPS = ("device", "gemm", "product", "product_sm80", "product_int8", "attention", "experts", "choose", "rowwise")
+SWEEPS = (
+    "device",
+    "gemm",
+    "product",
+    "product_sm80",
+    "product_int8",
+    "attention",
+    "attention_sm80",
+    "experts",
+    "choose",
+    "rowwise",
+)
 QUICK_POLICIES = "ar,chain,fixed:4,fixed:16,bastion,adaptive,default"
 POLICIES = "ar,chain,fixed:4,fixed:16,fixed:32,fixed:64,fixed:128,fixed:256,fixed:512,fixed:1024,bastion,adaptive,default"
 LOAD_POLICIES = "ar,fixed:4,ngram:2,adaptive,default"

@@ -305,6 +305,7 @@ void CudaActivations::Attend(const Rows& rows, const AttendArgs& args) {
   attend.scratch = scratch_.as<void>();
   attend.max_chunks = attention_chunks_;
   attend.multiprocessors = gpu_.info.multiprocessors;
+  attend.capability = gpu_.info.capability;
   kernels::cuda::Attention(attend, *gpu_.stream);
 }
 

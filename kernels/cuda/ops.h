@@ -239,6 +239,7 @@ struct AttentionArgs {
   void* scratch = nullptr;
   int max_chunks = 0;
   int multiprocessors = 1;
+  int capability = 0;  // DeviceInfo's. The bits do not depend on it on one GPU.
 };
 // REQUIRES: AttentionSupports returns true for the shape; with sinks, no row sees later ones.
 void Attention(const AttentionArgs& args, Stream& stream);

@@ -1,8 +1,8 @@
 // Attention over a paged KV cache for rows that form trees, chains or blocks, in two kernels: this
 // one for the prefixes of all sequences of a step, which need no mask, and attention_tail.cu.
 //
-// Block i processes the plan's items i, i + blocks, … (attention_plan.h). The keys and values of an
-// item stream through a ring in shared memory (attention_tile.h).
+// A block processes some of the plan's items (attention_plan.h). The keys and values of an item
+// stream through a ring in shared memory (attention_tile.h).
 #include "common/base/check.h"
 #include "kernels/cuda/attention/attention_launch.h"
 #include "kernels/cuda/attention/attention_merge.h"
@@ -46,36 +46,11 @@ SIMT_DEVICE void Attend(const AttentionArgs& args, const Item& item, const Layou
       totals.Add(sums);
       sums.Clear();
     }
-    const auto hide = [&](auto& scores) {
-      if (!item.Masked(begin)) return;
-      SIMT_UNROLL
-      for (int half = 0; half < 2; ++half) {
-        const int row = item.RowOf(first_row + Lane() / 4 + 8 * half);
-        const uint64_t seen = SeenKeys(args, item.span, row, begin);
-        Hide<kTileKeys / kSplit>(seen >> (Warp() % kSplit * (kTileKeys / kSplit)), half, scores);
-      }
-    };
+    const auto hide = [&](auto& scores) { HideUnseen<kSplit>(args, item, begin, scores); };
     AddTile<D, kSplit>(input, next(), hide, next, sums);
   }
   WaitCopies<0>();
-  switch (item.division) {
-    case Division::kChunks:
-      StorePartial<D, kSplit>(args, item, item.chunk, sums);
-      break;
-    case Division::kFolded:
-      if (IsChunkBegin(item.end)) {
-        totals.Add(sums);
-      } else {
-        StorePartial<D, kSplit>(args, item, 1, sums);
-      }
-      totals.CopyTo(sums);
-      StorePartial<D, kSplit>(args, item, 0, sums);
-      break;
-    case Division::kDirect:
-      totals.Add(sums);
-      StoreOutput<D, kSplit>(args, item, totals);
-      break;
-  }
+  StoreItem<D, kSplit>(args, item, totals, sums);
 }
 
 // Attention for heads of up to D elements.
@@ -90,9 +65,9 @@ void PrefixKernel(AttentionArgs args) {
   const Plan plan = MakePlan(args, kMaxRows, memory.begin + Layout<D>::kBytes + sizeof(Item));
   WaitForEarlierKernels();
   SIMT_ROLL
-  for (int i = Block().x; i < plan.items(); i += Blocks().x) {
+  for (BlockItems items(args.multiprocessors); items.index() < plan.items(); items.Advance()) {
     if (Warp() == 0) {
-      const Item found = ItemAt(args, plan, kMaxRows, i);
+      const Item found = ItemAt(args, plan, kMaxRows, items.index());
       if (Lane() == 0) *item = found;
     }
     SyncBlock();
@@ -132,7 +107,9 @@ void Attention(const AttentionArgs& args, Stream& stream) {
       << args.cache.kv_heads << " kv heads, head_dim " << head_dim;
   CHECK(args.sinks == 0 || (args.window > 0 && args.sink_query != nullptr));
   if (args.cache.dtype == DType::kF32) return LaunchExact(args, stream);
-  if (head_dim <= 64) {
+  if (WarpgroupsFor(args) > 0) {
+    LaunchWarpgroupPrefix(args, stream);
+  } else if (head_dim <= 64) {
     LaunchPrefix<64>(args, stream);
   } else if (head_dim <= 128) {
     LaunchPrefix<128>(args, stream);

@@ -7,7 +7,7 @@
 
 namespace bastion::kernels::cuda::attention {
 
-// Bytes of the merged chunks of a block (Totals).
+// Bytes of the merged chunks of kThreads threads (Totals).
 constexpr int TotalBytes(int dim, int split) {
   return (4 * (dim / 8 / split) + 4) * kThreads * static_cast<int>(sizeof(float));
 }
@@ -63,8 +63,10 @@ struct Totals {
 
   float* values;  // Those of this thread, kThreads apart.
 
-  // `memory` has TotalBytes. Call Clear before Add.
-  SIMT_DEVICE explicit Totals(float* memory) : values(memory + ThreadIndex()) {}
+  // `memory` has TotalBytes for each kThreads threads. Call Clear before Add.
+  SIMT_DEVICE explicit Totals(float* memory)
+      : values(memory + ThreadIndex() / kThreads * (kValues + 4) * kThreads +
+               ThreadIndex() % kThreads) {}
   SIMT_DEVICE void Clear() {
     SIMT_UNROLL
     for (int i = 0; i < kValues + 4; ++i) values[i * kThreads] = 0;
@@ -159,6 +161,30 @@ SIMT_DEVICE void StoreOutput(const AttentionArgs& args, const Item& item,
           PackBf16(totals.At(n, 2 * half) * inverse, totals.At(n, 2 * half + 1) * inverse);
     });
   });
+}
+
+// Stores what an item has summed up: the chunks that are merged, and the last one.
+template <int D, int kSplit>
+SIMT_DEVICE void StoreItem(const AttentionArgs& args, const Item& item, Totals<D, kSplit>& totals,
+                           ChunkSums<D, kSplit>& sums) {
+  switch (item.division) {
+    case Division::kChunks:
+      StorePartial<D, kSplit>(args, item, item.chunk, sums);
+      break;
+    case Division::kFolded:
+      if (IsChunkBegin(item.end)) {
+        totals.Add(sums);
+      } else {
+        StorePartial<D, kSplit>(args, item, 1, sums);
+      }
+      totals.CopyTo(sums);
+      StorePartial<D, kSplit>(args, item, 0, sums);
+      break;
+    case Division::kDirect:
+      totals.Add(sums);
+      StoreOutput<D, kSplit>(args, item, totals);
+      break;
+  }
 }
 
 }  // namespace bastion::kernels::cuda::attention

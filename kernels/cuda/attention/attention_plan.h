@@ -19,6 +19,7 @@
 
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/simt/simt.h"
+#include "kernels/cuda/simt/warpgroup.h"
 
 namespace bastion::kernels::cuda::attention {
 
@@ -50,6 +51,19 @@ SIMT_ANYWHERE constexpr int ChunkOf(int key) {
   return kChunksPerSize * size + (key - SizeBegin(size)) / (kFirstChunk << size);
 }
 SIMT_ANYWHERE constexpr bool IsChunkBegin(int key) { return ChunkBegin(ChunkOf(key)) == key; }
+
+// Warpgroups of a block that multiply the prefixes (attention_warpgroup.cu), each 64 packed rows.
+// 0: attention.cu does. The sums of wider heads would not fit into registers. A step of few rows
+// waits for memory anyway. With more rows, two warpgroups read keys and values of the L2 cache once
+// instead of twice.
+inline constexpr int kWarpgroupRows = 64;
+inline constexpr int kMaxWarpgroupDim = 128;
+[[nodiscard]] inline int WarpgroupsFor(const AttentionArgs& args) {
+  const int group = args.query_heads / args.cache.kv_heads;
+  const int packed = args.rows.row_capacity * group;
+  if (!HasWarpgroups(args.capability) || args.cache.head_dim > kMaxWarpgroupDim) return 0;
+  return packed <= kWarpRows ? 0 : packed <= 2 * kWarpgroupRows ? 1 : 2;
+}
 
 // Rows of a step whose chunks are computed by different blocks. The sums of these chunks need
 // scratch; there are enough blocks without them if a step has more rows.
@@ -152,7 +166,7 @@ SIMT_DEVICE int TokenOf(const AttentionArgs& args, const Span& span, int row, in
 struct Cut {
   Division division = Division::kChunks;
   int packed = 0;       // Number of packed rows: rows x group.
-  int tile_rows = 0;    // Packed rows per tile: 16, 32 or 64.
+  int tile_rows = 0;    // Packed rows per tile: 16, 32, 64 or 128.
   int tiles = 0;        // Number of tiles of rows.
   int begin = 0;        // The first key, a multiple of kTileKeys.
   int end = 0;          // The end of the prefix, or of the span's keys with kDirect.
@@ -162,12 +176,13 @@ struct Cut {
   [[nodiscard]] SIMT_DEVICE int items(int kv_heads) const { return kv_heads * tiles * chunks; }
 };
 
-// `max_tile_rows`: 64, or 16 if heads are too large for more rows (Ring::kMaxRows).
+// `max_tile_rows`: 64; 16 if heads are too large for more rows (Ring::kMaxRows); 128 for two
+// warpgroups.
 SIMT_DEVICE Cut CutSpan(const AttentionArgs& args, const Span& span, int max_tile_rows) {
   Cut cut;
   cut.packed = span.rows * GroupOf(args);
-  cut.tile_rows = cut.packed <= kWarpRows ? kWarpRows : cut.packed <= 2 * kWarpRows ? 32 : 64;
-  cut.tile_rows = Min(cut.tile_rows, max_tile_rows);
+  cut.tile_rows = kWarpRows;
+  while (cut.tile_rows < Min(cut.packed, max_tile_rows)) cut.tile_rows *= 2;
   cut.tiles = (cut.packed + cut.tile_rows - 1) / cut.tile_rows;
   // The other kernel adds the sinks.
   const bool direct = span.mask == RowMask::kCausal && cut.packed > 64 && args.sinks == 0;
@@ -218,7 +233,7 @@ SIMT_DEVICE Plan MakePlan(const AttentionArgs& args, int max_tile_rows, char* sh
   Plan plan;
   plan.first_items = reinterpret_cast<int32_t*>(shared);
   plan.spans = args.rows.used[1];
-  for (int b = ThreadIndex(); b < plan.spans; b += kThreads) {
+  for (int b = ThreadIndex(); b < plan.spans; b += BlockThreads()) {
     plan.first_items[b + 1] =
         CutSpan(args, SpanAt(args, b), max_tile_rows).items(args.cache.kv_heads);
   }
@@ -237,7 +252,7 @@ struct Item {
   int first_page = 0;  // Index of the span's page table in StepRows::pages
   int group = 1;       // Query heads per kv head
   int kv_head = 0;
-  int tile_rows = 0;  // 16, 32 or 64
+  int tile_rows = 0;  // 16, 32, 64 or 128
   int first = 0;      // The first packed row
   int rows = 0;       // Packed rows in use, at most tile_rows
   int chunk = 0;      // With kChunks.
@@ -277,8 +292,29 @@ SIMT_DEVICE void SetPlainKeys(const AttentionArgs& args, Item& item) {
   item.plain_begin = FirstSeen(args, highest);
 }
 
-// Item `index` of the plan. All lanes of one warp take part. Items with the same kv head and chunk
-// are consecutive, so that their keys and values are read from the L2 cache.
+// The items of a block in turn. Every multiprocessor gets one item, then every one another, in
+// reverse order, and so on: with large items first (ItemAt), all get about as many keys.
+// REQUIRES: the grid has the same number of blocks for each multiprocessor.
+class BlockItems {
+ public:
+  SIMT_DEVICE explicit BlockItems(int multiprocessors)
+      : width_(multiprocessors),
+        column_(Block().x % multiprocessors),
+        row_(Block().x / multiprocessors),
+        rows_(Blocks().x / multiprocessors) {}
+
+  [[nodiscard]] SIMT_DEVICE int index() const {
+    return row_ * width_ + (row_ % 2 == 0 ? column_ : width_ - 1 - column_);
+  }
+  SIMT_DEVICE void Advance() { row_ += rows_; }
+
+ private:
+  int width_, column_, row_, rows_;
+};
+
+// Item `index` of the plan. All lanes of one warp take part. The items of a span with the most keys
+// come first. Chunks' items with the same kv head and chunk are consecutive, so that their keys and
+// values are read from the L2 cache.
 SIMT_DEVICE Item ItemAt(const AttentionArgs& args, const Plan& plan, int max_tile_rows, int index) {
   int b = 0;
   for (int above = plan.spans; above - b > 1;) {
@@ -288,18 +324,20 @@ SIMT_DEVICE Item ItemAt(const AttentionArgs& args, const Plan& plan, int max_til
   Item item;
   item.span = SpanAt(args, b);
   const Cut cut = CutSpan(args, item.span, max_tile_rows);
-  const int place = index - plan.first_items[b], tile = place % cut.tiles;
+  const int place = index - plan.first_items[b], heads = args.cache.kv_heads;
+  const bool direct = cut.division == Division::kDirect;  // Later tiles have more keys.
+  const int tile = direct ? cut.tiles - 1 - place / heads : place % cut.tiles;
   item.division = cut.division;
   item.first_page = args.rows.first_pages[b];
   item.group = GroupOf(args);
   item.tile_rows = cut.tile_rows;
   item.first = tile * cut.tile_rows;
   item.rows = Min(cut.tile_rows, cut.packed - item.first);
-  item.kv_head = place / cut.tiles / cut.chunks;
+  item.kv_head = (direct ? place : place / cut.tiles) % heads;
   item.begin = cut.begin;
   item.end = cut.end;
   if (cut.division == Division::kChunks) {
-    item.chunk = cut.first_chunk + place / cut.tiles % cut.chunks;
+    item.chunk = cut.first_chunk + cut.chunks - 1 - place / cut.tiles / heads;
     item.begin = Max(cut.begin, ChunkBegin(item.chunk));
     item.end = Min(cut.end, ChunkBegin(item.chunk + 1));
   }

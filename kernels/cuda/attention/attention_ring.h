@@ -101,6 +101,31 @@ struct Loader {
   }
 };
 
+// The queries [R, H, D] of row `i` of the item.
+SIMT_DEVICE const uint16_t* QueriesOf(const AttentionArgs& args, const Item& item, const void* all,
+                                      int i) {
+  const int64_t at = item.span.first_row + item.RowOf(i);
+  return static_cast<const uint16_t*>(all) +
+         (at * args.query_heads + item.HeadOf(i)) * args.cache.head_dim;
+}
+
+// Loads the queries of 16 rows of the item, from row `first_row` on, as left operands of matrix
+// products: operand n has columns [16 n, 16 n + 16).
+template <int kOperands>
+SIMT_DEVICE void LoadQueries(const AttentionArgs& args, const Item& item, const void* all,
+                             int first_row, uint32_t (&operands)[kOperands][4]) {
+  SIMT_UNROLL
+  for (int i = 0; i < 2; ++i) {
+    const uint16_t* from = QueriesOf(args, item, all, first_row + Lane() / 4 + 8 * i);
+    SIMT_UNROLL
+    for (int n = 0; n < 2 * kOperands; ++n) {
+      const int column = 8 * n + 2 * (Lane() % 4);
+      operands[n / 2][i + n % 2 * 2] =
+          column < args.cache.head_dim ? *reinterpret_cast<const uint32_t*>(from + column) : 0;
+    }
+  }
+}
+
 // The queries of a warp's 16 rows, as left operands of matrix products. Each operand has the 16
 // rows and 16 of the D columns. The operands are in registers, or in shared memory if D is large.
 // In shared memory they are valid after the first wait for copies and SyncBlock.
@@ -119,7 +144,8 @@ struct Query {
       for (int i = ThreadIndex(); i < item.tile_rows * (D / 8); i += kThreads) {
         const int tile_row = i / (D / 8), piece = i % (D / 8);
         CopyAsync16(queries + Ring<D>::Place(tile_row, piece),
-                    RowAt(args, item, all, tile_row) + piece * 8, piece * 8 < args.cache.head_dim);
+                    QueriesOf(args, item, all, tile_row) + piece * 8,
+                    piece * 8 < args.cache.head_dim);
       }
     }
   }
@@ -128,28 +154,12 @@ struct Query {
   SIMT_DEVICE Query(const AttentionArgs& args, const Item& item, const void* all, uint32_t queries,
                     int first_row) {
     if constexpr (kHeld) {
-      SIMT_UNROLL
-      for (int i = 0; i < 2; ++i) {
-        const uint16_t* from = RowAt(args, item, all, first_row + Lane() / 4 + 8 * i);
-        SIMT_UNROLL
-        for (int n = 0; n < D / 8; ++n) {
-          const int column = 8 * n + 2 * (Lane() % 4);
-          held[n / 2][i + n % 2 * 2] =
-              column < args.cache.head_dim ? *reinterpret_cast<const uint32_t*>(from + column) : 0;
-        }
-      }
+      LoadQueries(args, item, all, first_row, held);
     } else {
       // Order of the 8 x 8 matrices: rows 0 … 7 and rows 8 … 15 of columns 0 … 7, then the same
       // rows of columns 8 … 15.
       row = queries + (first_row + Lane() % 16) * Ring<D>::kRowBytes;
     }
-  }
-
-  SIMT_DEVICE static const uint16_t* RowAt(const AttentionArgs& args, const Item& item,
-                                           const void* all, int i) {
-    const int64_t at = item.span.first_row + item.RowOf(i);
-    return static_cast<const uint16_t*>(all) +
-           (at * args.query_heads + item.HeadOf(i)) * args.cache.head_dim;
   }
 
   SIMT_DEVICE void Take(int step, uint32_t (&words)[4]) const {

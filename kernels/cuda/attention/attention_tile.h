@@ -53,6 +53,19 @@ SIMT_DEVICE void Hide(uint64_t seen, int half, float (&scores)[kKeys / 8][4]) {
   }
 }
 
+// Hides the keys that the warp's rows of the item do not see, in the tile that begins at `begin`.
+template <int kSplit>
+SIMT_DEVICE void HideUnseen(const AttentionArgs& args, const Item& item, int begin,
+                            float (&scores)[kTileKeys / kSplit / 8][4]) {
+  if (!item.Masked(begin)) return;
+  SIMT_UNROLL
+  for (int half = 0; half < 2; ++half) {
+    const int row = item.RowOf(Warp() / kSplit * kWarpRows + Lane() / 4 + 8 * half);
+    const uint64_t seen = SeenKeys(args, item.span, row, begin);
+    Hide<kTileKeys / kSplit>(seen >> (Warp() % kSplit * (kTileKeys / kSplit)), half, scores);
+  }
+}
+
 // The sums of a warp for its 16 rows and its D / kSplit columns. With g = lane / 4 and t = lane %
 // 4, a lane holds columns 8 n + 2 t and 8 n + 2 t + 1 of row g + 8 h in output[n][2 h] and
 // output[n][2 h + 1].
@@ -73,6 +86,14 @@ struct ChunkSums {
     SIMT_UNROLL
     for (int i = 0; i < 4; ++i) weight[i] = 0.0f;
     peak[0] = peak[1] = -Infinity();
+  }
+  SIMT_DEVICE void Shrink(int half, float factor) {
+    weight[2 * half] *= factor;
+    SIMT_UNROLL
+    for (int n = 0; n < kColumns; ++n) {
+      output[n][2 * half] *= factor;
+      output[n][2 * half + 1] *= factor;
+    }
   }
 };
 
@@ -109,30 +130,37 @@ SIMT_DEVICE void FindTops(const float (&scores)[kKeys / 8][4], float (&tops)[2])
   }
 }
 
+// How a tile changes the peak of a row. Scores are weighed relative to `base`, and the sums so far
+// shrink to it. A row that has seen no key yet keeps the peak −inf.
+struct Raise {
+  float peak, base, shrink;
+
+  SIMT_DEVICE Raise(float before, float top, float scale)
+      : peak(Max(before, top * scale)),
+        base(peak == -Infinity() ? 0.0f : peak),
+        shrink(Exp2(before - base)) {}
+  [[nodiscard]] SIMT_DEVICE float Weight(float score, float scale) const {
+    return Exp2(FusedMultiplyAdd(score, scale, -base));
+  }
+};
+
 // Turns scores into weights 2^(score · scale − peak), rounded to bf16 and packed: weights[n][h] has
 // those of keys 8 n + 2 t and 8 n + 2 t + 1 for row g + 8 h. Rescales the sums so far to the new
-// peaks. A row that has seen no key yet keeps the peak −inf and weights of zero.
+// peaks. A row that has seen no key yet has weights of zero.
 template <int D, int kSplit>
 SIMT_DEVICE void Weigh(float scale, const float (&scores)[kTileKeys / kSplit / 8][4],
                        const float (&tops)[2], ChunkSums<D, kSplit>& sums,
                        uint32_t (&weights)[kTileKeys / kSplit / 8][2]) {
   SIMT_UNROLL
   for (int half = 0; half < 2; ++half) {
-    const float peak = Max(sums.peak[half], tops[half] * scale);
-    const float base = peak == -Infinity() ? 0.0f : peak;
-    const float shrink = Exp2(sums.peak[half] - base);
+    const Raise raise(sums.peak[half], tops[half], scale);
     SIMT_UNROLL
     for (int n = 0; n < kTileKeys / kSplit / 8; ++n) {
-      weights[n][half] = PackBf16(Exp2(FusedMultiplyAdd(scores[n][2 * half], scale, -base)),
-                                  Exp2(FusedMultiplyAdd(scores[n][2 * half + 1], scale, -base)));
+      weights[n][half] = PackBf16(raise.Weight(scores[n][2 * half], scale),
+                                  raise.Weight(scores[n][2 * half + 1], scale));
     }
-    sums.peak[half] = peak;
-    sums.weight[2 * half] *= shrink;
-    SIMT_UNROLL
-    for (int n = 0; n < ChunkSums<D, kSplit>::kColumns; ++n) {
-      sums.output[n][2 * half] *= shrink;
-      sums.output[n][2 * half + 1] *= shrink;
-    }
+    sums.peak[half] = raise.peak;
+    sums.Shrink(half, raise.shrink);
   }
 }
 

@@ -67,8 +67,8 @@ class AttentionCase {
     Upload();
   }
 
-  // Launches the kernel once and returns the output, [R, H, D].
-  [[nodiscard]] std::vector<float> Run(Stream& stream, int multiprocessors) {
+  // Launches the kernels once and returns the output, [R, H, D].
+  [[nodiscard]] std::vector<float> Run(Stream& stream, int multiprocessors, int capability) {
     const Typed output(dtype_, std::vector<float>(size_t(capacity_) * width(), kUntouched));
     AttentionArgs args;
     args.rows = rows_->rows();
@@ -85,6 +85,7 @@ class AttentionCase {
     args.scratch = scratch_->data();
     args.max_chunks = chunks_;
     args.multiprocessors = multiprocessors;
+    args.capability = capability;
     Attention(args, stream);
     const absl::Status done = stream.Synchronize();
     EXPECT_TRUE(done.ok()) << done;

@@ -15,7 +15,8 @@ class DeviceAttentionOracleTest : public DeviceTest,
   void ExpectOracle(DType dtype) {
     if (GetParam().large && device_.name == "emulator") GTEST_SKIP() << "too slow on the emulator";
     AttentionCase step(GetParam(), dtype);
-    const std::vector<float> actual = step.Run(*stream_, device_.multiprocessors),
+    const std::vector<float> actual =
+                                 step.Run(*stream_, device_.multiprocessors, device_.capability),
                              expected = step.Expected();
     const float tolerance = dtype == DType::kF32 ? 2e-6f : 8e-3f;
     double error = 0, norm = 0;

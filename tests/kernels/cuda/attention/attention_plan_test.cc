@@ -108,6 +108,59 @@ INSTANTIATE_TEST_SUITE_P(Heads, AttentionPlanTest,
                          testing::Values(Heads{32, 8}, Heads{1, 1}, Heads{12, 2}, Heads{16, 1},
                                          Heads{28, 4}, Heads{40, 40}));
 
+// REQUIRES: 32 query heads.
+int WarpgroupsOf(int capability, int rows, int kv_heads, int head_dim) {
+  AttentionArgs args;
+  args.capability = capability;
+  args.rows.row_capacity = rows;
+  args.query_heads = 32;
+  args.cache.kv_heads = kv_heads;
+  args.cache.head_dim = head_dim;
+  return attention::WarpgroupsFor(args);
+}
+
+TEST(AttentionWarpgroupsTest, StepsOfManyRowsUseThemOnSm90) {
+  for (const int head_dim : {64, 80, 128}) {
+    EXPECT_EQ(WarpgroupsOf(90, 1, 8, head_dim), 0);
+    EXPECT_EQ(WarpgroupsOf(90, 4, 8, head_dim), 0);
+    EXPECT_EQ(WarpgroupsOf(90, 8, 8, head_dim), 1);
+    EXPECT_EQ(WarpgroupsOf(90, 32, 8, head_dim), 1);
+    EXPECT_EQ(WarpgroupsOf(90, 64, 8, head_dim), 2);
+    EXPECT_EQ(WarpgroupsOf(90, 16, 32, head_dim), 0);
+    EXPECT_EQ(WarpgroupsOf(90, 1, 1, head_dim), 1);
+  }
+}
+
+TEST(AttentionWarpgroupsTest, WideHeadsAndOtherGpusDoNotUseThem) {
+  for (const int rows : {1, 64, 512}) {
+    EXPECT_EQ(WarpgroupsOf(90, rows, 8, 136), 0);
+    EXPECT_EQ(WarpgroupsOf(90, rows, 8, 256), 0);
+    for (const int capability : {0, 80, 89, 100, 120}) {
+      EXPECT_EQ(WarpgroupsOf(capability, rows, 8, 128), 0);
+    }
+  }
+}
+
+TEST(AttentionBlocksTest, EveryItemHasOneBlock) {
+  constexpr int kMultiprocessors = 5;
+  for (const int blocks : {kMultiprocessors, 2 * kMultiprocessors}) {
+    std::vector<int> turns(47), of_multiprocessor(kMultiprocessors);
+    emulator::Run({{blocks}, kWarp, 0}, [&] {
+      if (simt::Lane() != 0) return;
+      attention::BlockItems items(kMultiprocessors);
+      for (; items.index() < 47; items.Advance()) {
+        ++turns[items.index()];
+        of_multiprocessor[simt::Block().x % kMultiprocessors] += 47 - items.index();
+      }
+    });
+    EXPECT_EQ(turns, std::vector<int>(47, 1));
+    // Item i has 47 − i keys here. The shares differ by less than one large item.
+    const auto [least, most] =
+        std::minmax_element(of_multiprocessor.begin(), of_multiprocessor.end());
+    EXPECT_LT(*most - *least, 15);
+  }
+}
+
 TEST(AttentionScratchTest, SizeIsWithinTheDocumentedLimits) {
   EXPECT_LT(AttentionScratchBytes(512, 32, 128, AttentionChunks(40'960)), size_t{105} << 20);
 }
@@ -122,10 +175,11 @@ TEST(AttentionScheduleTest, TheOrderOfBlocksAndThreadsDoesNotChangeBits) {
         AttentionShape{"", 2, 2, 128, {{900, 40, Form::kTree}, {31, 3, Form::kChain}}, 700},
         AttentionShape{"", 1, 1, 256, {{400, 20, Form::kTree}}}}) {
     AttentionCase step(shape, DType::kBF16);
-    const std::vector<float> expected = step.Run(**stream, 8);
+    const std::vector<float> expected = step.Run(**stream, 8, 80);
     for (const uint32_t seed : {1, 2, 3, 4, 5}) {
       emulator::SetSchedule(seed);
-      EXPECT_EQ(expected, step.Run(**stream, 8)) << "schedule " << seed;
+      EXPECT_EQ(expected, step.Run(**stream, 8, 80)) << "schedule " << seed;
+      EXPECT_EQ(expected, step.Run(**stream, 8, 90)) << "warpgroups, schedule " << seed;
     }
     emulator::SetSchedule(0);
   }

@@ -6,7 +6,7 @@ namespace {
 class DeviceAttentionTest : public DeviceTest {
  protected:
   std::vector<float> Run(AttentionCase& step) {
-    return step.Run(*stream_, device_.multiprocessors);
+    return step.Run(*stream_, device_.multiprocessors, device_.capability);
   }
 };
 
@@ -106,7 +106,7 @@ TEST_F(DeviceAttentionTest, BitsDoNotDependOnTheLaunchOrTheNumberOfBlocks) {
     const std::vector<float> first = Run(step);
     EXPECT_EQ(first, Run(step));
     for (const int multiprocessors : {1, 7, 40}) {
-      EXPECT_EQ(first, step.Run(*stream_, multiprocessors)) << multiprocessors;
+      EXPECT_EQ(first, step.Run(*stream_, multiprocessors, device_.capability)) << multiprocessors;
     }
   }
 }
