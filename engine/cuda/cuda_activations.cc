@@ -306,6 +306,7 @@ void CudaActivations::Attend(const Rows& rows, const AttendArgs& args) {
   attend.max_chunks = attention_chunks_;
   attend.multiprocessors = gpu_.info.multiprocessors;
   attend.capability = gpu_.info.capability;
+  attend.reads_ahead = true;  // A recording that stores keys of cached tokens has no attention.
   kernels::cuda::Attention(attend, *gpu_.stream);
 }
 

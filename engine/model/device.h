@@ -123,7 +123,8 @@ class Activations {
 
   // Norm, product, norms of the heads, rotary embedding. Stores keys and values in the cache.
   virtual void Qkv(const kernels::Rows& rows, const QkvArgs& args) = 0;
-  // The same for keys and values of the normed rows, without queries.
+  // The same for keys and values of the normed rows, without queries. No Attend may follow in one
+  // recording (Device::Run): it reads cached tokens before the work in front of it is over.
   virtual void StoreKeysValues(const kernels::Rows& rows, const QkvArgs& args) = 0;
   // Attention of the queries (kernels::AttentionArgs).
   virtual void Attend(const kernels::Rows& rows, const AttendArgs& args) = 0;

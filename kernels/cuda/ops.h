@@ -240,6 +240,9 @@ struct AttentionArgs {
   int max_chunks = 0;
   int multiprocessors = 1;
   int capability = 0;  // DeviceInfo's. The bits do not depend on it on one GPU.
+  // Cached tokens may be read while kernels in front of this one still run: none of these writes
+  // their keys and values.
+  bool reads_ahead = false;
 };
 // REQUIRES: AttentionSupports returns true for the shape; with sinks, no row sees later ones.
 void Attention(const AttentionArgs& args, Stream& stream);

@@ -53,16 +53,15 @@ SIMT_ANYWHERE constexpr int ChunkOf(int key) {
 SIMT_ANYWHERE constexpr bool IsChunkBegin(int key) { return ChunkBegin(ChunkOf(key)) == key; }
 
 // Warpgroups of a block that multiply the prefixes (attention_warpgroup.cu), each 64 packed rows.
-// 0: attention.cu does. The sums of wider heads would not fit into registers. A step of few rows
-// waits for memory anyway. With more rows, two warpgroups read keys and values of the L2 cache once
-// instead of twice.
+// 0: attention.cu does, because the sums of wider heads would not fit into registers. With many
+// rows, two warpgroups read keys and values from the L2 cache once instead of twice.
 inline constexpr int kWarpgroupRows = 64;
 inline constexpr int kMaxWarpgroupDim = 128;
 [[nodiscard]] inline int WarpgroupsFor(const AttentionArgs& args) {
   const int group = args.query_heads / args.cache.kv_heads;
   const int packed = args.rows.row_capacity * group;
   if (!HasWarpgroups(args.capability) || args.cache.head_dim > kMaxWarpgroupDim) return 0;
-  return packed <= kWarpRows ? 0 : packed <= 2 * kWarpgroupRows ? 1 : 2;
+  return packed <= 2 * kWarpgroupRows ? 1 : 2;
 }
 
 // Rows of a step whose chunks are computed by different blocks. The sums of these chunks need

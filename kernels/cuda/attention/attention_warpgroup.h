@@ -22,7 +22,7 @@ struct Shape {
   static constexpr int kMaxRows = kWarpgroupRows * warpgroups;
   static constexpr int kBlocks = 2 / warpgroups;  // Per multiprocessor.
   static constexpr int kThreads = (warpgroups + 1) * kWarpgroup;
-  // Of a thread that copies, and of one that multiplies: 65,536 for all threads.
+  // A thread that copies has the first number, one that multiplies the second: 65,536 for all.
   static constexpr int kCopyRegisters = 56;
   static constexpr int kSumRegisters = warpgroups == 1 ? 200 : 224;
   // A row of a tile in shared memory has 64 elements, so there is a part for each 64 of D.
@@ -131,7 +131,8 @@ class Producer {
   }
   SIMT_DEVICE void CopyTiles(const Item& item) {
     int held = PageOf(item, item.begin), ahead = PageOf(item, item.begin + kWarpKeys), tile = 0;
-    WaitForEarlierKernels();  // They may still write the cache.
+    // Earlier kernels may still write the keys of this step, or all.
+    if (item.division == Division::kDirect || !work_.args.reads_ahead) WaitForEarlierKernels();
     SIMT_ROLL
     for (int begin = item.begin; begin < item.end; begin += kTileKeys, ++tile) {
       if (tile == kWarpTiles) {

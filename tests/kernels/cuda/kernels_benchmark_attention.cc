@@ -48,6 +48,7 @@ absl::Status MeasureSpan(const Part& part, DeviceBenchmark& bench, int context, 
   args.max_chunks = chunks;
   args.multiprocessors = bench.device().multiprocessors;
   args.capability = part.capability;
+  args.reads_ahead = true;
   // Two products of a row with each cached key. The few keys of the tree itself are ignored.
   const double operations = 4.0 * rows * kHeads * context * kHeadDim;
   const Figure figure = {part.name, absl::StrCat("32:8 heads of 128 over ", context), rows,

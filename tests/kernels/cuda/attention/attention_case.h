@@ -86,6 +86,7 @@ class AttentionCase {
     args.max_chunks = chunks_;
     args.multiprocessors = multiprocessors;
     args.capability = capability;
+    args.reads_ahead = true;
     Attention(args, stream);
     const absl::Status done = stream.Synchronize();
     EXPECT_TRUE(done.ok()) << done;

@@ -119,15 +119,14 @@ int WarpgroupsOf(int capability, int rows, int kv_heads, int head_dim) {
   return attention::WarpgroupsFor(args);
 }
 
-TEST(AttentionWarpgroupsTest, StepsOfManyRowsUseThemOnSm90) {
-  for (const int head_dim : {64, 80, 128}) {
-    EXPECT_EQ(WarpgroupsOf(90, 1, 8, head_dim), 0);
-    EXPECT_EQ(WarpgroupsOf(90, 4, 8, head_dim), 0);
-    EXPECT_EQ(WarpgroupsOf(90, 8, 8, head_dim), 1);
+TEST(AttentionWarpgroupsTest, StepsOfManyRowsUseTwoOnSm90) {
+  for (const int head_dim : {8, 64, 80, 128}) {
+    EXPECT_EQ(WarpgroupsOf(90, 1, 8, head_dim), 1);
     EXPECT_EQ(WarpgroupsOf(90, 32, 8, head_dim), 1);
-    EXPECT_EQ(WarpgroupsOf(90, 64, 8, head_dim), 2);
-    EXPECT_EQ(WarpgroupsOf(90, 16, 32, head_dim), 0);
-    EXPECT_EQ(WarpgroupsOf(90, 1, 1, head_dim), 1);
+    EXPECT_EQ(WarpgroupsOf(90, 33, 8, head_dim), 2);
+    EXPECT_EQ(WarpgroupsOf(90, 512, 8, head_dim), 2);
+    EXPECT_EQ(WarpgroupsOf(90, 128, 32, head_dim), 1);
+    EXPECT_EQ(WarpgroupsOf(90, 5, 1, head_dim), 2);
   }
 }
 

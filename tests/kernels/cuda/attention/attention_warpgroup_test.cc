@@ -14,8 +14,8 @@ class WarpgroupAttentionTest : public DeviceTest,
   }
 };
 
-// Warpgroups multiply steps of more than 16 rows and heads per kv head, and two of a block from 129
-// on. `group`: query heads per kv head.
+// Steps of more than 128 packed rows have blocks of two warpgroups. `group`: query heads per kv
+// head.
 AttentionShape Rows(const std::string& name, int group, int head_dim, std::vector<SpanShape> spans,
                     int window = 0) {
   return {name, 2 * group, 2, head_dim, std::move(spans), window};
