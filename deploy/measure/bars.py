@@ -7,6 +7,7 @@ FORMATS = {
     "×": lambda value: f"{value:.2f}×",
     "µs": lambda value: f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f} µs",
     "s": lambda value: f"{value:.1f} s",
+    "tokens/s": lambda value: f"{value:.0f} tokens/s",
     "": lambda value: f"{value:g}",
 }
 

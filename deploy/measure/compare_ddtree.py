@@ -48,14 +48,15 @@ def fetch(folder: Path) -> None:
             raise NotRun(f"cannot clone {REPOSITORY}; put its files at commit {COMMIT} into {folder}")
 
 
-def import_theirs(folder: Path) -> types.SimpleNamespace:
-    """Imports their modules and makes them run without a GPU."""
+def import_theirs(folder: Path, on_gpu: bool = False) -> types.SimpleNamespace:
+    """Imports their modules. Without a GPU, makes them run on the CPU."""
     try:
         import torch
         import transformers
     except ImportError as error:
         raise NotRun(f"{error}: {INSTALL}") from error
-    torch.cuda.synchronize = lambda *_: None
+    if not on_gpu:
+        torch.cuda.synchronize = lambda *_: None
     stand_in = types.ModuleType("datasets")
     for name in ("load_dataset", "Features", "Sequence", "Value"):
         setattr(stand_in, name, None)
@@ -68,17 +69,20 @@ def import_theirs(folder: Path) -> types.SimpleNamespace:
     return types.SimpleNamespace(torch=torch, transformers=transformers, ddtree=ddtree, dflash=dflash, model=model)
 
 
-class Pair:
-    """Target and drafter, loaded as their benchmark does, in `dtype`."""
+def load_model(kind, folder: Path, dtype, device: str = "cpu"):
+    """Loads a model as their benchmark does. `kind`: a class with from_pretrained()."""
+    return kind.from_pretrained(folder, attn_implementation="sdpa", dtype=dtype).to(device).eval()
 
-    def __init__(self, theirs: types.SimpleNamespace, args: argparse.Namespace, dtype: str):
-        self.theirs, self.limit = theirs, args.max_new_tokens
-        options = {"attn_implementation": "sdpa", "dtype": getattr(theirs.torch, dtype)}
-        self.target = theirs.transformers.AutoModelForCausalLM.from_pretrained(args.target, **options).eval()
-        self.drafter = theirs.model.DFlashDraftModel.from_pretrained(args.drafter, **options).eval()
+
+class Pair:
+    """Target and drafter, from load_model(). `limit`: tokens to generate."""
+
+    def __init__(self, theirs: types.SimpleNamespace, target, drafter, limit: int):
+        self.theirs, self.limit = theirs, limit
+        self.target, self.drafter = target, drafter
 
     def run(self, method: Callable, prompt: Prompt, **more) -> Answer:
-        ids = self.theirs.torch.tensor([prompt.tokens])
+        ids = self.theirs.torch.tensor([prompt.tokens], device=self.target.device)
         result = method(self.drafter, self.target, ids, self.drafter.mask_token_id, self.limit, stop_token_ids=None, **more)
         tokens = result.output_ids[0, result.num_input_tokens :].tolist()
         return Answer(tokens, result.time_per_output_token * result.num_output_tokens, result.decode_rounds)
@@ -100,7 +104,10 @@ def their_arms(args: argparse.Namespace) -> dict[str, Callable[[Prompt], Answer]
     theirs.ddtree.maybe_enable_cpp_compact(True)  # As in their benchmark. Without a compiler, it only warns.
     arms: dict[str, Callable[[Prompt], Answer]] = {}
     for dtype in args.hf_dtypes.split(","):
-        pair, short = Pair(theirs, args, dtype), {"float32": "fp32", "bfloat16": "bf16"}[dtype]
+        short, number_type = {"float32": "fp32", "bfloat16": "bf16"}[dtype], getattr(theirs.torch, dtype)
+        target = load_model(theirs.transformers.AutoModelForCausalLM, args.target, number_type)
+        drafter = load_model(theirs.model.DFlashDraftModel, args.drafter, number_type)
+        pair = Pair(theirs, target, drafter, args.max_new_tokens)
         arms[f"plain HF {short}"] = pair.plain
         arms[f"DFlash HF {short}"] = pair.chain
         for budget in (int(text) for text in args.budgets.split(",")):

@@ -10,11 +10,13 @@ from statistics import median
 
 from bars import Bar, Verdict, judge, measured
 from gpu_steps import SWEEPS
+from gpu_tables import differing_count
 from program_output import differing_prompts, forward, load_json
 
 NOISE = 0.03  # Relative error of the ratio of two policies' rates. The policies take turns on the same prompts.
 LAYERS_8B = 36
 BAR_CONTEXT = 2048  # Cached tokens, in the bars `decode` and `verify`.
+PAIRS = ("4b", "8b", "demo")
 FULL_SHAPE = "the Qwen3-8B shape"
 
 # Dense bf16 products, in FLOP/s, by a part of the GPU's name.
@@ -48,6 +50,7 @@ BARS = [
         needs=FULL_SHAPE,
     ),
     Bar("default", "`default`, relative to plain decoding, Qwen3-8B shape, one request", 3.5, "×", needs=FULL_SHAPE),
+    Bar("default_rate", "`default`, Qwen3-8B shape, one request", 870, "tokens/s", needs=FULL_SHAPE),
     *(
         Bar(f"load_{live}", f"`default` at {live} live requests, relative to plain decoding", ratio, "×", needs=FULL_SHAPE)
         for live, ratio in LOAD_RATIOS.items()
@@ -55,7 +58,7 @@ BARS = [
     Bar("load_plain", "`adaptive` and `default` under load, relative to plain decoding: the lowest", 0.99, "×"),
     Bar("load_best", "`default` under load, relative to the best other policy: the lowest", 0.98, "×"),
     Bar("services", "`default` through services, relative to in process, Qwen3-8B shape", 0.92, "×", needs=FULL_SHAPE),
-    Bar("exact_bf16", "prompts whose answer differs from plain decoding, 8B shape in bf16, in process", 0, "", at_most=True),
+    Bar("exact_bf16", "answers that differ from plain decoding, 8B shape in bf16, in process", 0, "", at_most=True),
     Bar("exact", "prompts whose answer from the services differs from plain decoding, demo pair in fp32", 0, "", at_most=True),
 ]
 
@@ -63,9 +66,11 @@ BARS = [
 def load(raw: Path) -> dict:
     """All raw output that exists, by part."""
     sweeps = [found for name in SWEEPS if (found := load_json(raw / f"sweep/{name}.json"))]
-    by_folder = lambda kind, file: {  # noqa: E731
-        folder.name.removeprefix(kind): found for folder in sorted(raw.glob(f"{kind}*")) if (found := load_json(folder / file))
+    by_folder = lambda kind, file, names=PAIRS: {  # noqa: E731
+        name: found for name in names if (found := load_json(raw / f"{kind}_{name}" / file))
     }
+    vocabularies = [folder.name.removeprefix("vocabulary_") for folder in sorted(raw.glob("vocabulary_*"))]
+    chat = load_json(raw / "chat/results.json") or {}
     return {
         "machine": load_json(raw / "machine.json") or {},
         "steps": load_json(raw / "steps.json") or {},
@@ -73,10 +78,12 @@ def load(raw: Path) -> dict:
         "sweep": {"device": sweeps[0]["device"], "figures": [figure for sweep in sweeps for figure in sweep["figures"]]}
         if sweeps
         else {},
-        "roofline": by_folder("roofline_", "roofline.json"),
-        "decode": by_folder("decode_", "results.json"),
-        "load": by_folder("load_", "results.json"),
-        "services": by_folder("services_", "results.json"),
+        "roofline": by_folder("roofline", "roofline.json"),
+        **{kind: by_folder(kind, "results.json") for kind in ("decode", "load", "services", "sampled", "sampled_load", "long")},
+        # The chat model drafts all tokens where its policies are compared.
+        "vocabulary": by_folder("vocabulary", "results.json", vocabularies) | ({"chat_0": chat} if chat else {}),
+        "chat": chat,
+        "peers": by_folder("peers", "peers.json"),
     }
 
 
@@ -206,13 +213,16 @@ def policy_bars(found: dict) -> dict[str, dict | None]:
     plain, default = tokens_per_second(decode, "ar"), tokens_per_second(decode, "default")
     if plain and default:
         bars["default"] = measured(default / plain, f"{default:.0f} tokens/s")
+        bars["default_rate"] = measured(default)
     through = tokens_per_second(found["services"].get("8b", {}), "default")
     if default and through:
         bars["services"] = measured(through / default, f"{through:.0f} tokens/s")
-    for key, results in (("exact", found["services"].get("demo")), ("exact_bf16", found["decode"].get("8b"))):
-        if results:
-            differing = differing_prompts(results)
-            bars[key] = measured(len({name for names in differing.values() for name in names}), ", ".join(differing))
+    if demo := found["services"].get("demo"):
+        differing = differing_prompts(demo)
+        bars["exact"] = measured(len({name for names in differing.values() for name in names}), ", ".join(differing))
+    if found["decode"].get("8b"):
+        count, where = differing_count(found, "8b")
+        bars["exact_bf16"] = measured(count, "; ".join(where))
     return bars
 
 

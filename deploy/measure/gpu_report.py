@@ -3,7 +3,7 @@
 
     deploy/measure/gpu_report.py --out DIR FIRST/gpu_raw.tar.gz SECOND/gpu_raw.tar.gz
 
-Writes gpu_results.json, gpu_results.md, gpu_raw.tar.gz and, if this Python has matplotlib, two
+Writes gpu_results.json, gpu_results.md, gpu_raw.tar.gz and, if this Python has matplotlib, three
 plots. If several runs have the same step, the report uses the step of the last run.
 """
 
@@ -16,6 +16,8 @@ import tempfile
 from pathlib import Path
 
 import gpu_figures as figures
+import gpu_tables
+import load_plots
 import plots
 import report
 from bars import Verdict
@@ -29,16 +31,17 @@ SHARES_OF_ROWS = (1, 32, 64)
 
 def steps_table(steps: dict) -> str:
     return table(
-        ["seconds", "limit", "step"],
+        ["seconds", "planned", "limit", "step"],
         [
             [
                 number(step["seconds"], 1),
+                number(step.get("planned"), 0),  # Older runs had no plan.
                 number(step["limit"], 0),
                 f"{name}: {step['status']}" + (f", {step['why']}" if step["why"] else ""),
             ]
             for name, step in steps.items()
         ],
-        text_columns=(2,),
+        text_columns=(3,),
     )
 
 
@@ -128,17 +131,42 @@ def shares_table(shares: list[dict]) -> str:
 
 
 def load_table(results: dict) -> str:
-    """System throughput by live requests."""
+    """System throughput by live requests, and how many answers differ."""
     arms: dict[str, LoadArm] = {}
     add_levels(arms, "bastion", results)
-    return loads_table(list(arms.values()), arms["bastion ar"])
+    text = loads_table(list(arms.values()), arms["bastion ar"])
+    if outputs := results.get("outputs"):
+        text += f"\n\n{outputs['different']} of {outputs['compared']} answers differ from another policy's."
+    return text
 
 
 def pair_name(size: str, machine: dict) -> str:
     """The name of a pair in headings."""
     if size == "demo":
         return "demo pair, fp32"
+    if size == "chat":
+        return "SmolLM2-135M"
     return f"{size.upper()} pair, changed shape" if machine.get("shape") else f"Qwen3-{size.upper()} shape"
+
+
+def further_sections(found: dict) -> list[str]:
+    """The Markdown of temperature 1, long contexts, draft vocabularies, the chat model and other engines."""
+    parts, name = [], lambda size: pair_name(size, found["machine"])
+    for size, results in found["sampled"].items():
+        parts += [f"## At temperature 1 in process, {name(size)}", policies_table(policies(results))]
+    for size, results in found["sampled_load"].items():
+        parts += [f"## At temperature 1 under load in process, {name(size)}", load_table(results)]
+    for size, results in found["long"].items():
+        note = "The pair learned 2,048 positions: the times are those of long contexts, τ is not that of a model for them."
+        parts += [f"## After long contexts in process, {name(size)}", note, gpu_tables.long_table(results)]
+    if pairs := gpu_tables.vocabulary_rows(found["vocabulary"]):
+        parts += ["## Draft vocabularies", gpu_tables.vocabulary_table(pairs, {pair: name(pair) for pair in pairs})]
+    if found["chat"]:
+        parts += [f"## Policies in process, {name('chat')}", policies_table(policies(found["chat"]))]
+    for size, peers in found["peers"].items():
+        text = gpu_tables.peers_text(peers, found["decode"].get(size, {}), found["roofline"].get(size, {}))
+        parts += [f"## Beside other engines, {name(size)}", text]
+    return parts
 
 
 def sections(found: dict) -> list[str]:
@@ -161,6 +189,7 @@ def sections(found: dict) -> list[str]:
         parts += [f"## Under load in process, {name(size)}", load_table(results)]
     for size, results in found["services"].items():
         parts += [f"## Through three services, {name(size)}", policies_table(policies(results))]
+    parts += further_sections(found)
     shares = [share for rows in SHARES_OF_ROWS if (share := figures.kernel_shares(found, rows))]
     if shares:
         parts += ["## Kernels of a step, according to the sweep", shares_table(shares)]
@@ -188,7 +217,7 @@ def facts(machine: dict) -> str:
 
 
 def draw(found: dict, verdicts: list[Verdict], folder: Path) -> list[Path]:
-    """The plots of the verify time, for the largest pair that ran, and of the speedups."""
+    """The plots of the verify time, for the largest pair that ran, of the speedups, and of the load."""
     size = next((size for size in ("8b", "4b") if size in found["roofline"]), "")
     roofline = found["roofline"].get(size, {})
     # The bar's context comes first, because the plot labels points of the first line.
@@ -197,14 +226,16 @@ def draw(found: dict, verdicts: list[Verdict], folder: Path) -> list[Path]:
     verify = next(verdict for verdict in verdicts if verdict.bar.key == "verify")
     limits = {64: verify.bar.limit} if verify.outcome in ("met", "missed") else {}
     title = "tokens/s relative to plain decoding, "
-    panels = [
-        plots.speedup_panel(policies(results), title + pair_name(size, found["machine"]))
-        for size, results in found["decode"].items()
-    ]
+    name = lambda size: pair_name(size, found["machine"])  # noqa: E731
+    answers = {name(size): results for size, results in found["decode"].items()}
+    answers |= {f"{name(size)}, temperature 1": results for size, results in found["sampled"].items()}
+    answers |= {name("chat"): found["chat"]} if found["chat"] else {}
+    panels = [plots.speedup_panel(policies(results), title + pair) for pair, results in answers.items()]
     return plots.save(
         {
             "gpu_verify": plots.verify_chart(series, limits, "at most, after 2048 tokens"),
             "gpu_speedups": plots.bar_chart(panels),
+            "gpu_load": load_plots.throughput_chart(found["load"].get("8b", {}).get("levels", [])),
         },
         folder,
         figures.device_name(found),
@@ -226,6 +257,12 @@ def numbers(found: dict, verdicts: list[Verdict]) -> dict:
         "predictions": {size: predictions(results) for size, results in found["decode"].items()},
         "load": {size: results["levels"] for size, results in found["load"].items()},
         "services": rows("services"),
+        "sampled": rows("sampled"),
+        "sampled_load": {size: results["levels"] for size, results in found["sampled_load"].items()},
+        "long": {size: gpu_tables.by_length(results) for size, results in found["long"].items()},
+        "vocabulary": gpu_tables.vocabulary_rows(found["vocabulary"]),
+        "chat": policies(found["chat"]) if found["chat"] else [],
+        "peers": found["peers"],
         "kernel_shares": [share for count in SHARES_OF_ROWS if (share := figures.kernel_shares(found, count))],
     }
 

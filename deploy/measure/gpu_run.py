@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tests and measures everything that needs a GPU.
 
-    tests/gpu/run.sh [--pack PATH] [--out DIR] [--only PART,...] [--quick] [--device cuda|cpu]
+    tests/gpu/run.sh [--pack PATH] [--out DIR] [--only PART,...] [--ddtree DIR] [--quick] [--device cuda|cpu]
 
 The machine needs a GPU and a python3 with torch and numpy. It needs no compiler, because the
 programs come from tests/gpu/pack.sh. run.sh unpacks them, finds torch's libraries and starts this
@@ -10,11 +10,19 @@ script. The parts:
   sweep      times of the kernels: the matrix products of Qwen3-4B and 8B, attention, launches
   pairs      grows the demo pair to these two shapes while other parts run. Needs 28 GB of memory
              or disk
-  roofline   plain steps, and verifies of 1 to 512 rows after 16 to 16384 tokens, both pairs
+  roofline   plain steps, and verifies of 1 to 512 rows after 16 to 32768 tokens, both pairs
   decode     policies on the same prompts in process, both pairs
+  load       policies with 1, 4, 16 and 64 live requests, 8B pair
   services   three services over shared memory: the demo pair in fp32, and the 8B pair
-Every part has a time limit. If a part fails or runs out of time, the others still run. Steps that
-have not started at the deadline are skipped, and the report says so.
+  sampled    temperature 1: policies in process, and with 1, 16 and 64 live requests, 8B pair
+  long       policies after contexts of 8,192 and 32,768 tokens, 8B pair
+  vocabulary `default` and `chain` with each size of the draft vocabulary, 8B pair
+  chat       SmolLM2-135M and its drafter, if its file was packed (pack.sh --add) or is named
+  peers      Hugging Face transformers and, with --ddtree, DDTree's official code, on the 8B pair. Needs
+             transformers, and torch with CUDA, in the same Python
+Every part has a planned time, and a time limit, which is longer if earlier parts took less. If a part
+fails or runs out of time, the others still run. A step is skipped if less than 60 % of its planned time is
+left before the deadline, and the report names it. The most important steps come first.
 
 The environment variable PYTHON names an interpreter. Default: build/venv/bin/python if it exists,
 else python3. deploy/measure/gpu_report.py merges the reports of several runs.
@@ -38,18 +46,15 @@ from pathlib import Path
 
 import gpu_report
 from gpu_runner import GpuRun, Pairs
-from gpu_steps import PARTS, Step, chosen_steps
+from gpu_steps import LEAST_SHARE, PARTS, Step, chosen_steps, plan
 from runner import ROOT, Failed, NotRun, Stopped
 
 DEADLINE = 525.0
 PAIR_BYTES = {"cuda": 30 << 30, "cpu": 1 << 30}
-MIN_SECONDS = 3.0  # A step with less time left is skipped.
 
 
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="tests/gpu/run.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def add_choices(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags that say what to measure."""
     what = parser.add_argument_group("what to measure")
     what.add_argument("--only", default=",".join(PARTS), metavar="PART,...", help="comma-separated parts. Default: all")
     what.add_argument("--quick", action="store_true", help="fewer prompts, rows and contexts")
@@ -70,6 +75,11 @@ def arguments() -> argparse.Namespace:
         metavar="SECONDS",
         help=f"time for all parts together. Default: {DEADLINE:.0f}",
     )
+    what.add_argument("--plan", action="store_true", help="print the steps and their planned times, and end")
+
+
+def add_files(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags that name files and folders."""
     files = parser.add_argument_group("files")
     files.add_argument(
         "--pack",
@@ -83,7 +93,7 @@ def arguments() -> argparse.Namespace:
         type=Path,
         default=ROOT / "build/gpu/results",
         metavar="DIR",
-        help="folder for gpu_results.json, gpu_results.md, gpu_raw.tar.gz and, with matplotlib, two plots. "
+        help="folder for gpu_results.json, gpu_results.md, gpu_raw.tar.gz and, with matplotlib, plots. "
         "They are rewritten after every step. Default: build/gpu/results",
     )
     files.add_argument(
@@ -92,7 +102,28 @@ def arguments() -> argparse.Namespace:
         metavar="DIR",
         help="folder to keep pairs and raw output in. Default: a temporary folder, in memory if there is enough",
     )
+    files.add_argument(
+        "--chat_model",
+        type=Path,
+        metavar="PATH",
+        help="GGUF file or folder of SmolLM2-135M-Instruct. Default: the one in the pack, or in build/chat_model",
+    )
+    files.add_argument(
+        "--ddtree", type=Path, metavar="DIR", help="checkout of github.com/liranringel/ddtree. Default: leave it out"
+    )
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="tests/gpu/run.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add_choices(parser)
+    add_files(parser)
     args = parser.parse_args()
+    for name in ("chat_model", "ddtree"):
+        path = getattr(args, name)
+        if path is not None and not path.exists():
+            parser.error(f"--{name}: there is no {path}")
     if unknown := set(args.only.split(",")) - set(PARTS):
         parser.error(f"--only: unknown part {', '.join(sorted(unknown))}; choose from {', '.join(PARTS)}")
     return args
@@ -158,9 +189,10 @@ def machine(run: GpuRun, parts: str) -> dict:
 
 def run_step(step: Step, run: GpuRun, pairs: Pairs, seconds: float) -> dict:
     """Runs the step; returns its entry of steps.json. Status: ok, failed, stopped, skipped or "not run"."""
-    entry = {"part": step.part, "status": "ok", "why": "", "limit": round(max(seconds, 0.0), 1)}
-    if seconds < MIN_SECONDS:
-        return {**entry, "status": "skipped", "why": "there was no time left", "seconds": 0.0}
+    entry = {"part": step.part, "status": "ok", "why": "", "planned": step.seconds, "limit": round(max(seconds, 0.0), 1)}
+    if seconds < LEAST_SHARE * step.seconds:
+        why = f"it needs about {step.seconds:.0f} s, and {max(seconds, 0):.0f} s were left"
+        return {**entry, "status": "skipped", "why": why, "seconds": 0.0}
     began = time.monotonic()
     run.ends = began + seconds
     try:
@@ -212,11 +244,21 @@ def run_steps(run: GpuRun, steps: list[Step], args: argparse.Namespace) -> bool:
 def main() -> int:
     args = arguments()
     steps = chosen_steps(args.only.split(","))
+    if args.plan:
+        print(plan(steps))
+        return 0
     args.out.mkdir(parents=True, exist_ok=True)
     needed = PAIR_BYTES[args.device] if any(step.part == "pairs" for step in steps) else 0
     work = args.work.resolve() if args.work else scratch(needed)
     run = GpuRun(
-        programs=args.pack.resolve(), raw=work / "raw", pairs=work / "p", device=args.device, quick=args.quick, shape=args.shape
+        programs=args.pack.resolve(),
+        raw=work / "raw",
+        pairs=work / "p",
+        device=args.device,
+        quick=args.quick,
+        shape=args.shape,
+        chat_model=args.chat_model,
+        ddtree=args.ddtree,
     )
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
@@ -224,7 +266,8 @@ def main() -> int:
         for folder in (run.raw, run.pairs):
             folder.mkdir(parents=True, exist_ok=True)
         (run.raw / "machine.json").write_text(json.dumps(machine(run, args.only), indent=1))
-        run.say(f"{len(steps)} steps, at most {args.deadline:.0f} s; pairs and raw output in {work}")
+        planned = sum(step.seconds for step in steps)
+        run.say(f"{len(steps)} steps, {planned:.0f} s planned, at most {args.deadline:.0f} s; pairs and raw output in {work}")
         return 0 if run_steps(run, steps, args) else 1
     finally:
         run.stop_all()

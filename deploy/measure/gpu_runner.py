@@ -10,11 +10,18 @@ from runner import Failed, Runner, inflate_command
 
 @dataclass(kw_only=True)
 class GpuRun(Runner):
-    """`pairs`: folder for inflated pairs. `shape`: changes to their shapes, as for inflate.py --shape."""
+    """The settings of one GPU run.
+
+    `pairs`: folder for inflated pairs. `shape`: changes to their shapes, as for inflate.py --shape.
+    `chat_model`: GGUF file or folder of the chat model. None: search for it.
+    `ddtree`: checkout of DDTree's official code. None: leave it out.
+    """
 
     pairs: Path
     device: str
     shape: str
+    chat_model: Path | None = None
+    ddtree: Path | None = None
     began: float = field(default_factory=time.monotonic)
 
     @property
@@ -39,7 +46,7 @@ class GpuRun(Runner):
 class Pairs:
     """Inflated pairs of the shapes qwen3-SIZE. They are made in the background; the steps that use them wait."""
 
-    POSITIONS = 20480
+    POSITIONS = 40960  # More than the longest context, an answer and the largest tree.
     TINY = (
         '{"hidden": 512, "intermediate": 1536, "layers": 10, "query_heads": 8, "kv_heads": 4, "head_dim": 64, '
         '"vocabulary": 4200, "drafter_layers": 2}'

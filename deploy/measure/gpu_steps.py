@@ -1,15 +1,31 @@
-"""The steps of gpu_run.py. A step is a function that writes to run.raw, and raises Failed on errors."""
+"""The steps of gpu_run.py: what each one does, and how long it may take.
+
+A step is a function that writes to run.raw. It raises NotRun if the machine lacks something, and Failed on errors.
+"""
 
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
+from gpu_decode import (
+    MAX_ROWS,
+    chat,
+    decode,
+    in_process,
+    load,
+    long_contexts,
+    memory_flags,
+    sampled,
+    through_services,
+    vocabularies,
+)
+from gpu_peers import NOTHING_TO_RUN
 from gpu_runner import GpuRun, Pairs
 from gpu_tests import kernels
-from program_output import differing_text
-from runner import DEMO, Failed, NotRun, ServiceSettings, Stopped, demo_prompts, pair_flags
+from report import table
+from runner import DEMO, ROOT, Failed, NotRun, Stopped
 
 SWEEPS = (
     "device",
@@ -23,11 +39,7 @@ SWEEPS = (
     "choose",
     "rowwise",
 )
-QUICK_POLICIES = "ar,chain,fixed:4,fixed:16,bastion,adaptive,default"
-POLICIES = "ar,chain,fixed:4,fixed:16,fixed:32,fixed:64,fixed:128,fixed:256,fixed:512,fixed:1024,bastion,adaptive,default"
-LOAD_POLICIES = "ar,fixed:4,ngram:2,adaptive,default"
-LOADS = "1,4,16,64"  # Requests that are live at the same time.
-MAX_ROWS = 1025  # The largest fixed size and the root.
+LEAST_SHARE = 0.6  # A step with less than this share of its time left is skipped: it would be stopped without results.
 
 
 def sweep(run: GpuRun, _: Pairs) -> None:
@@ -53,103 +65,40 @@ def make_pair(size: str, run: GpuRun, pairs: Pairs) -> None:
     pairs.finish(size)
 
 
-def engine_flags(run: GpuRun) -> list:
-    """Flags of an engine, in a service or in bastion-bench."""
-    table = ["--gemm_table", run.gemm_table] if run.on_gpu else []
-    return ["--device", run.device, "--threads", 4 if run.on_gpu else 2, *table]
-
-
-def in_process(run: GpuRun, folder: Path) -> list:
-    """Flags of bastion-bench."""
-    return [*pair_flags(folder), *engine_flags(run)]
-
-
 def roofline(size: str, run: GpuRun, pairs: Pairs) -> None:
     rows = run.pick("1,2,4,8,16,32,48,64,96,128,192,256,384,512,768,1024", "1,4,16,64")
-    contexts = run.pick("16,2048,8192,16384", "16,2048")
+    contexts = run.pick("16,2048,8192,32768", "16,2048")
     if not run.on_gpu:
         rows, contexts = "1,4,16,64", "16,256"
-    name = f"roofline_{size}"
-    run.command(
-        f"{name}/bench",
-        [
-            run.program("bastion-bench"),
-            *in_process(run, pairs.ready(size)),
-            "--roofline",
-            "--rows",
-            rows,
-            "--contexts",
-            contexts,
-            "--max_rows",
-            MAX_ROWS,
-            "--report",
-            run.raw / name,
-        ],
-    )
+    flags = ["--rows", rows, "--contexts", contexts, "--max_rows", MAX_ROWS, "--report", run.raw / f"roofline_{size}"]
+    flags += memory_flags(run, len(contexts.split(",")))
+    argv = [run.program("bastion-bench"), *in_process(run, pairs.ready(size)), "--roofline", *flags]
+    run.command(f"roofline_{size}/bench", argv)
 
 
-def say_differing(run: GpuRun, results: dict) -> None:
-    if text := differing_text(results):
-        run.say(f"  texts that differ from plain decoding (policy: prompts): {text}")
-
-
-def decode(size: str, run: GpuRun, pairs: Pairs) -> None:
-    """Policies in process. Texts may differ from plain decoding: products of more rows round differently."""
-    flags = [
-        *in_process(run, pairs.ready(size)),
-        "--policies",
-        run.pick(POLICIES, QUICK_POLICIES),
-        "--max_rows",
-        MAX_ROWS,
-        "--max_new_tokens",
-        run.pick(64, 16),
-        "--ignore_eos",
+def peers(size: str, run: GpuRun, pairs: Pairs) -> None:
+    """Other engines with the same weights and prompts. A process of its own, which a time limit can stop."""
+    folder, name = pairs.ready(size), f"peers_{size}"
+    argv = [
+        sys.executable,
+        ROOT / "deploy/measure/gpu_peers.py",
+        "--target",
+        folder / "target",
+        "--drafter",
+        folder / "drafter",
     ]
-    results = run.bench(f"decode_{size}", demo_prompts(run.pick(8, 2)), flags, exact=False)
-    say_differing(run, results)
-    for warning in results.get("warnings", []):
-        run.say(f"  {warning}")
-
-
-def load(size: str, run: GpuRun, pairs: Pairs) -> None:
-    """Policies under load, in process: closed loops."""
-    flags = [
-        *in_process(run, pairs.ready(size)),
-        "--policies",
-        LOAD_POLICIES,
-        "--concurrency",
-        run.pick(LOADS, "1,4"),
-        "--max_new_tokens",
-        run.pick(64, 8),
-        "--ignore_eos",
-    ]
-    say_differing(run, run.bench(f"load_{size}", demo_prompts(run.pick(128, 8)), flags, exact=False))
-
-
-def through_services(size: str, run: GpuRun, pairs: Pairs) -> None:
-    """Policies through services. The demo pair runs in fp32, where texts must not differ."""
-    folder, dtype = (DEMO, "fp32") if size == "demo" else (pairs.ready(size), "bf16")
-    name, exact = f"services_{size}", size == "demo"
-    settings = ServiceSettings(folder / "target", folder / "drafter", engine_flags(run), dtype, dtype, shared_memory=True)
-    with run.services(name, settings) as endpoint:
-        run.say("  the services are ready")
-        flags = [
-            "--endpoint",
-            endpoint,
-            "--target",
-            folder / "target",
-            "--policies",
-            "ar,fixed:16,default",
-            "--max_new_tokens",
-            run.pick(64, 16),
-            "--ignore_eos",
-        ]
-        say_differing(run, run.bench(name, demo_prompts(run.pick(32 if exact else 8, 3)), flags, exact))
+    argv += ["--prompts", DEMO / "prompts.jsonl", "--device", run.device, "--out", run.raw / name / "peers.json"]
+    argv += [*(["--ddtree", run.ddtree] if run.ddtree else []), *(["--quick"] if run.quick else [])]
+    status = run.wait(run.start(f"{name}/peers", argv))
+    if status == NOTHING_TO_RUN:
+        raise NotRun(run.last_line(f"{name}/peers"))
+    if status != 0:
+        raise run.failure(f"{name}/peers", "gpu_peers.py", status)
 
 
 @dataclass(frozen=True)
 class Step:
-    """`seconds`: the time that earlier steps leave for this step."""
+    """`seconds`: the time planned for this step, which earlier steps leave for it."""
 
     name: str
     part: str
@@ -157,24 +106,44 @@ class Step:
     work: Callable[[GpuRun, Pairs], None]
 
 
-# The steps that the bars need most come first.
+# The steps that the bars need most come first. The times are those of results/h200-2026-11-27 and a margin, and
+# estimates for what that run did not have: a start of bastion-bench with the 8B pair takes about 10 s.
 STEPS = [
-    Step("kernels", "kernels", 100, kernels),
-    Step("sweep", "sweep", 60, sweep),
-    Step("pair_8b", "pairs", 30, partial(make_pair, "8b")),
-    Step("roofline_8b", "roofline", 50, partial(roofline, "8b")),
-    Step("decode_8b", "decode", 60, partial(decode, "8b")),
-    Step("load_8b", "load", 70, partial(load, "8b")),
-    Step("services_demo", "services", 30, partial(through_services, "demo")),
-    Step("services_8b", "services", 50, partial(through_services, "8b")),
-    Step("pair_4b", "pairs", 10, partial(make_pair, "4b")),
-    Step("roofline_4b", "roofline", 25, partial(roofline, "4b")),
-    Step("decode_4b", "decode", 25, partial(decode, "4b")),
+    Step("kernels", "kernels", 85, kernels),
+    Step("sweep", "sweep", 28, sweep),
+    Step("pair_8b", "pairs", 5, partial(make_pair, "8b")),
+    Step("roofline_8b", "roofline", 28, partial(roofline, "8b")),
+    Step("decode_8b", "decode", 36, partial(decode, "8b")),
+    Step("load_8b", "load", 68, partial(load, "8b")),
+    Step("services_demo", "services", 12, partial(through_services, "demo")),
+    Step("services_8b", "services", 18, partial(through_services, "8b")),
+    Step("sampled_8b", "sampled", 18, partial(sampled, "8b")),
+    Step("long_8b", "long", 30, partial(long_contexts, "8b")),
+    Step("vocabulary_8b", "vocabulary", 38, partial(vocabularies, "8b")),
+    Step("chat", "chat", 24, chat),
+    Step("peers_8b", "peers", 62, partial(peers, "8b")),
+    Step("pair_4b", "pairs", 3, partial(make_pair, "4b")),
+    Step("roofline_4b", "roofline", 18, partial(roofline, "4b")),
+    Step("decode_4b", "decode", 24, partial(decode, "4b")),
+    Step("sampled_load_8b", "sampled", 24, partial(load, "8b", temperature=1)),
 ]
 PARTS = list(dict.fromkeys(step.part for step in STEPS))
 
 
+def _size(step: Step) -> str:
+    """The pair that a step uses: "8b", "4b", or another word if it uses none."""
+    return step.name.rsplit("_", 1)[-1]
+
+
 def chosen_steps(parts: list[str]) -> list[Step]:
     """The steps of these parts, and the steps that make the pairs they use."""
-    sizes = {step.name.rsplit("_", 1)[1] for step in STEPS if step.part in parts and "_" in step.name}
-    return [step for step in STEPS if step.part in parts or (step.part == "pairs" and step.name.rsplit("_", 1)[1] in sizes)]
+    sizes = {_size(step) for step in STEPS if step.part in parts}
+    return [step for step in STEPS if step.part in parts or (step.part == "pairs" and _size(step) in sizes)]
+
+
+def plan(steps: list[Step]) -> str:
+    """The steps with their planned times, as a table."""
+    rows = [[step.name, step.part, f"{step.seconds:.0f}"] for step in steps]
+    return table(
+        ["step", "part", "seconds planned"], [*rows, ["sum", "", f"{sum(step.seconds for step in steps):.0f}"]], (0, 1)
+    )

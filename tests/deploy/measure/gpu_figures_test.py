@@ -67,6 +67,7 @@ class BarsTest(RawTest):
                 "prompts": ("70.8 %", "met"),
                 "adaptive": ("0.98×", "met"),
                 "default": ("4.00×", "met"),
+                "default_rate": ("40 tokens/s", "missed"),
                 "load_1": ("3.50×", "met"),
                 "load_4": ("–", "not run"),
                 "load_16": ("–", "not run"),
@@ -92,6 +93,30 @@ class BarsTest(RawTest):
         self.assertEqual(found["load_plain"], {"value": 0.68, "note": "adaptive at 64"})
         self.assertEqual(found["load_best"], {"value": 1 / 1.25, "note": "ngram:2 at 64"})
         self.assertEqual(self.verdicts()["load_64"], ("1.00×", "missed"))
+
+    def test_default_must_also_reach_an_absolute_rate(self):
+        for rate, verdict in ((869, "missed"), (870, "met")):
+            self.put("decode_8b/results.json", results(policy("ar", 200, [1, 2]), policy("default", rate, [1, 2])))
+            self.assertEqual(self.verdicts()["default_rate"], (f"{rate} tokens/s", verdict))
+
+    def test_services_must_reach_92_percent_of_one_process(self):
+        self.put("decode_8b/results.json", results(policy("ar", 200, [1, 2]), policy("default", 900, [1, 2])))
+        for rate, verdict in ((827, "missed"), (829, "met")):
+            self.put("services_8b/results.json", results(policy("default", rate, [1, 2])))
+            self.assertEqual(self.verdicts()["services"], ("0.92×", verdict))
+
+    def test_texts_that_differ_count_at_temperature_1_after_long_contexts_and_under_load_too(self):
+        same, other = policy("ar", 10, [1]), policy("default", 20, [2])
+        for kind in ("decode", "sampled", "long"):
+            self.put(f"{kind}_8b/results.json", results(same, policy("default", 20, [1])))
+        self.assertEqual(self.verdicts()["exact_bf16"], ("0", "met"))
+        self.put("sampled_8b/results.json", results(same, other, other | {"policy": "adaptive"}))
+        self.put("long_8b/results.json", results(same, other))
+        level = load_level(1, LOAD)
+        self.put("load_8b/results.json", {"policies": [], "levels": [level], "outputs": {"compared": 9, "different": 3}})
+        found = figures.measured_bars(figures.load(self.raw))["exact_bf16"]
+        assert found
+        self.assertEqual(found, {"value": 5, "note": "sampled: default, adaptive; long: default; load"})
 
     def test_adaptive_is_compared_with_every_fixed_budget_and_with_bastion(self):
         for best, rate in (("fixed:1024", 40), ("bastion", 41)):

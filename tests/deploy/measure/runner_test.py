@@ -80,6 +80,14 @@ class BenchTest(RunnerTest):
             self.bench()
         self.assertEqual(self.bench(exact=False)["policies"][1]["policy"], "default")
 
+    def test_bench_allows_differing_texts_only_if_not_exact(self):
+        self.canned_bench([1], 0)
+        self.script("bastion-bench", f'cp "$4/../../canned.json" "$4/results.json"; echo "$@" >{self.folder}/flags')
+        self.bench()
+        self.assertNotIn("--texts_may_differ", (self.folder / "flags").read_text())
+        self.bench(exact=False)
+        self.assertIn("--policies ar --texts_may_differ", (self.folder / "flags").read_text())
+
     def test_a_bench_that_failed_does_not_return_older_results(self):
         self.canned_bench([2], 1)
         self.bench(exact=False)
