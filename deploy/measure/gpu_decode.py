@@ -42,7 +42,7 @@ def answer_flags(policies: str, tokens: int) -> list:
 
 
 def memory_flags(run: GpuRun, texts: int) -> list:
-    """Flags of bastion-bench that make room for so many texts of the longest context at the same time."""
+    """Flags of bastion-bench that make room for `texts` texts of the longest context at the same time."""
     if run.quick or not run.on_gpu:
         return []
     return ["--kv_tokens", texts * Pairs.POSITIONS, "--feature_bytes", FEATURE_BYTES]

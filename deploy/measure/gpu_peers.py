@@ -108,17 +108,17 @@ def milliseconds(packages: types.SimpleNamespace, call: Callable, repeats: int) 
     return median(times)
 
 
-def step_times(packages: types.SimpleNamespace, model, context: int) -> dict:
-    """Times of a plain step. `graph_ms` is None without a GPU."""
+def time_steps(packages: types.SimpleNamespace, model, report: "Report", context: int) -> None:
+    """Adds the times of a plain step after `context` tokens. `graph_ms` is None without a GPU."""
     steps = PlainSteps(packages, model, context)
-    steps.step()
+    expected = steps.step()
     entry = {"context": context, "eager_ms": milliseconds(packages, steps.step, 10), "graph_ms": None}
+    report.add_step(entry)
     if model.device.type == "cuda":
-        expected = steps.step()
         replay, logits = steps.graph()
         entry["graph_ms"] = milliseconds(packages, replay, 30)
         entry["same_logits"] = bool(packages.torch.equal(expected, logits))
-    return entry
+        report.save()
 
 
 def answer_with_tree(budget: int, pair: Pair, prompt: Prompt) -> Answer:
@@ -183,12 +183,10 @@ def measure(args: argparse.Namespace) -> bool:
     report = Report(args.out, packages, prompts)
     target = load_model(packages.transformers.AutoModelForCausalLM, args.target, packages.torch.bfloat16, args.device)
 
-    def time_steps(context: int) -> None:
-        report.add_step(step_times(packages, target, context))
-
     contexts = CONTEXTS[:1] if args.quick else CONTEXTS
     parts: dict[str, Callable[[], None]] = {
-        f"plain steps after {context} tokens": functools.partial(time_steps, context) for context in contexts
+        f"plain steps after {context} tokens": functools.partial(time_steps, packages, target, report, context)
+        for context in contexts
     }
     if args.ddtree:
         parts["DDTree's code"] = lambda: measure_ddtree(args, target, prompts, report)

@@ -16,7 +16,10 @@ from fixtures import FolderTest
 
 def packages(has_gpu: bool = True) -> types.SimpleNamespace:
     torch = types.SimpleNamespace(
-        __version__="2", bfloat16=None, cuda=types.SimpleNamespace(is_available=lambda: has_gpu, synchronize=lambda: None)
+        __version__="2",
+        bfloat16=None,
+        equal=lambda a, b: a == b,
+        cuda=types.SimpleNamespace(is_available=lambda: has_gpu, synchronize=lambda: None),
     )
     logging = types.SimpleNamespace(set_verbosity_error=lambda: None)
     return types.SimpleNamespace(
@@ -24,19 +27,37 @@ def packages(has_gpu: bool = True) -> types.SimpleNamespace:
     )
 
 
+class Steps:
+    """Replaces PlainSteps."""
+
+    broken_graph = False
+
+    def __init__(self, *_):
+        pass
+
+    def step(self):
+        return "logits"
+
+    def graph(self):
+        if self.broken_graph:
+            raise RuntimeError("not capturable")
+        return self.step, "logits"
+
+
 class PeersTest(FolderTest):
-    def measure(self, arms: dict, ddtree: bool = True) -> bool:
-        """Runs measure() with these functions of DDTree's code. A plain step takes as many ms as its context has tokens."""
+    def measure(self, arms: dict, ddtree: bool = True, device: str = "cpu") -> bool:
+        """Runs measure() with these functions of DDTree's code."""
+        model = types.SimpleNamespace(device=types.SimpleNamespace(type=device))
         args = argparse.Namespace(
-            device="cpu", target=None, drafter=None, out=self.folder / "p.json", quick=False, max_new_tokens=4
+            device=device, target=None, drafter=None, out=self.folder / "p.json", quick=False, max_new_tokens=4
         )
         args.ddtree = self.folder if ddtree else None
         with contextlib.ExitStack() as stack:
             for name, stand_in in {
                 "import_packages": lambda _: packages(),
                 "load_prompts": lambda _: [Prompt("one", [1]), Prompt("two", [2])],
-                "load_model": lambda *_: None,
-                "step_times": lambda _packages, _model, context: {"context": context, "eager_ms": context, "graph_ms": None},
+                "load_model": lambda *_: model,
+                "PlainSteps": Steps,
                 "import_theirs": lambda *_, **__: None,
                 "ddtree_arms": lambda *_: arms,
             }.items():
@@ -70,6 +91,20 @@ class PeersTest(FolderTest):
         self.assertEqual([arm["name"] for arm in found["arms"]], ["plain"])
         self.assertEqual(len(found["steps"]), len(gpu_peers.CONTEXTS))
         self.assertIn("out of memory", found["left_out"]["DDTree's code"])
+
+    def test_a_step_as_a_cuda_graph_needs_a_gpu(self):
+        self.assertTrue(self.measure({}))
+        self.assertEqual([step["graph_ms"] for step in self.report()["steps"]], [None, None])
+        self.assertTrue(self.measure({}, device="cuda"))
+        steps = self.report()["steps"]
+        self.assertTrue(all(step["graph_ms"] is not None and step["same_logits"] for step in steps), steps)
+
+    def test_a_step_that_cannot_be_captured_keeps_its_other_time(self):
+        with mock.patch.object(Steps, "broken_graph", True):
+            self.assertFalse(self.measure({}, device="cuda"))
+        found = self.report()
+        self.assertEqual([(step["eager_ms"] is None, step["graph_ms"]) for step in found["steps"]], [(False, None)] * 2)
+        self.assertIn("not capturable", found["left_out"]["plain steps after 16 tokens"])
 
     def test_without_a_checkout_only_plain_steps_are_measured(self):
         self.assertTrue(self.measure({}, ddtree=False))
