@@ -12,7 +12,7 @@ POLICIES = "ar,chain,fixed:4,fixed:16,fixed:32,fixed:64,fixed:128,fixed:256,fixe
 LOAD_POLICIES = "ar,fixed:4,ngram:2,adaptive,default"
 LOADS = "1,4,16,64"  # Requests that are live at the same time.
 LOAD_SECONDS = 2.5  # Every policy begins requests for this long at each level, so that the loop stays full.
-SAMPLED_LOADS = "1,16,64"
+SAMPLED_LOADS = "1,64"
 SAMPLED_LOAD_SECONDS = 1.5
 MAX_ROWS = 1025  # The largest fixed size and the root.
 
@@ -72,6 +72,12 @@ def sampled(size: str, run: GpuRun, pairs: Pairs) -> None:
     policies = run.pick("ar,fixed:16,adaptive,default", "ar,default")
     flags = [*in_process(run, pairs.ready(size)), *answer_flags(policies, run.pick(64, 16)), "--temperature", 1]
     say_differing(run, run.bench(f"sampled_{size}", demo_prompts(run.pick(8, 2)), flags, exact=False))
+
+
+def int8(size: str, run: GpuRun, pairs: Pairs) -> None:
+    """Policies in process, with int8 weights of both models."""
+    flags = [*in_process(run, pairs.ready(size)), *answer_flags("ar,default", run.pick(64, 16)), "--weights", "int8"]
+    say_differing(run, run.bench(f"int8_{size}", demo_prompts(run.pick(8, 2)), flags, exact=False))
 
 
 def load(size: str, run: GpuRun, pairs: Pairs, temperature: int = 0) -> None:

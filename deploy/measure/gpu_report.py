@@ -156,6 +156,8 @@ def further_sections(found: dict) -> list[str]:
         parts += [f"## At temperature 1 in process, {name(size)}", policies_table(policies(results))]
     for size, results in found["sampled_load"].items():
         parts += [f"## At temperature 1 under load in process, {name(size)}", load_table(results)]
+    for size, results in found["int8"].items():
+        parts += [f"## With int8 weights in process, {name(size)}", policies_table(policies(results))]
     for size, results in found["long"].items():
         note = "The pair learned 2,048 positions: the times are those of long contexts, τ is not that of a model for them."
         parts += [f"## After long contexts in process, {name(size)}", note, gpu_tables.long_table(results)]
@@ -258,6 +260,7 @@ def numbers(found: dict, verdicts: list[Verdict]) -> dict:
         "load": {size: results["levels"] for size, results in found["load"].items()},
         "services": rows("services"),
         "sampled": rows("sampled"),
+        "int8": rows("int8"),
         "sampled_load": {size: results["levels"] for size, results in found["sampled_load"].items()},
         "long": {size: gpu_tables.by_length(results) for size, results in found["long"].items()},
         "vocabulary": gpu_tables.vocabulary_rows(found["vocabulary"]),

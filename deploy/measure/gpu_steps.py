@@ -14,6 +14,7 @@ from gpu_decode import (
     chat,
     decode,
     in_process,
+    int8,
     load,
     long_contexts,
     memory_flags,
@@ -125,7 +126,8 @@ STEPS = [
     Step("pair_4b", "pairs", 3, partial(make_pair, "4b")),
     Step("roofline_4b", "roofline", 18, partial(roofline, "4b")),
     Step("decode_4b", "decode", 24, partial(decode, "4b")),
-    Step("sampled_load_8b", "sampled", 24, partial(load, "8b", temperature=1)),
+    Step("int8_8b", "int8", 12, partial(int8, "8b")),
+    Step("sampled_load_8b", "sampled", 15, partial(load, "8b", temperature=1)),
 ]
 PARTS = list(dict.fromkeys(step.part for step in STEPS))
 

@@ -186,7 +186,7 @@ def differing_count(found: dict, size: str) -> tuple[int, list[str]]:
     A prompt counts once for each kind of run, however many policies differ.
     """
     count, where = 0, []
-    for kind in ("decode", "sampled", "long"):
+    for kind in ("decode", "sampled", "int8", "long"):
         if results := found[kind].get(size):
             differing = {name: prompts for name, prompts in differing_prompts(results).items() if prompts}
             count += len({prompt for prompts in differing.values() for prompt in prompts})

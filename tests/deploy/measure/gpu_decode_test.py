@@ -39,12 +39,17 @@ class DecodeStepsTest(FolderTest):
         self.assertIn("--policies ar,fixed:16,adaptive,default ", self.flags("sampled_8b"))
         self.assertIn("--temperature 1 ", self.flags("sampled_8b"))
 
+    def test_int8_weights_are_those_of_both_models(self):
+        self.run_step(gpu_decode.int8, "8b")
+        self.assertIn("--weights int8 ", self.flags("int8_8b"))
+        self.assertNotIn("--drafter_weights", self.flags("int8_8b"))
+
     def test_loops_stay_full_for_a_time_at_every_level(self):
         self.run_step(gpu_decode.load, "8b")
         self.assertIn("--temperature 0 --concurrency 1,4,16,64 --duration 2.5 ", self.flags("load_8b"))
         self.run_step(gpu_decode.load, "8b", temperature=1)
         self.assertIn("--policies ar,default ", self.flags("sampled_load_8b"))
-        self.assertIn("--temperature 1 --concurrency 1,16,64 --duration 1.5 ", self.flags("sampled_load_8b"))
+        self.assertIn("--temperature 1 --concurrency 1,64 --duration 1.5 ", self.flags("sampled_load_8b"))
 
     def test_long_prompts_are_different_code_and_have_room(self):
         self.run_step(gpu_decode.long_contexts, "8b")

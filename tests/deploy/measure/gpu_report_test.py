@@ -73,6 +73,7 @@ class ReportTest(RawTest):
         pair = results(policy("ar", 10, [1, 2]), policy("default", 25, [1, 2]))
         level = load_level(16, {"ar": 1.0, "default": 1.5})
         self.put("sampled_8b/results.json", pair)
+        self.put("int8_8b/results.json", pair)
         self.put("sampled_load_8b/results.json", {"levels": [level], "outputs": {"compared": 40, "different": 0}} | pair)
         for one in pair["policies"]:
             one["prompts"][0] |= {"id": "32768-0", "contexts": [32704], "prefill_seconds": 2.0}
@@ -97,6 +98,7 @@ class ReportTest(RawTest):
             "## At temperature 1 under load in process, Qwen3-8B shape",
             "| 16 | bastion default | 150.0 | 1.50× | 1.50 to 1.50 |",
             "0 of 40 answers differ",
+            "## With int8 weights in process, Qwen3-8B shape",
             "## After long contexts in process, Qwen3-8B shape",
             "| 32704 | default | 25.0 | 2.50× |",
             "for `default`: Qwen3-8B shape: 16,384; SmolLM2-135M: all.",
