@@ -14,7 +14,7 @@ SIMT_DEVICE void Multiply(const AttentionArgs& args, const Plan& plan,
   SIMT_ROLL
   for (BlockItems items(args.multiprocessors); items.index() < plan.items(); items.Advance()) {
     WaitForPhase(memory.Announced(place.slot), place.parity);
-    consumer.Run(memory.ItemAt(place.slot));
+    consumer.Run(memory.item(place.slot));
     SyncWarp();
     if (Lane() == 0) Arrive(memory.Taken(place.slot));
     place.Advance(BlockMemory<S>::kItems);
@@ -50,7 +50,7 @@ TensorMap MapOf(const KvLayer& cache, const void* base) {
 }
 
 template <int D, int warpgroups>
-void LaunchShape(const AttentionArgs& args, Stream& stream) {
+void LaunchBlocks(const AttentionArgs& args, Stream& stream) {
   using S = Shape<D, warpgroups>;
   static_assert(BlockMemory<S>::kBytes <= 224 * 1024 / S::kBlocks, "the blocks must fit");
   const WarpgroupAttention work = {args, MapOf(args.cache, args.cache.keys),
@@ -62,8 +62,8 @@ void LaunchShape(const AttentionArgs& args, Stream& stream) {
 
 template <int D>
 void LaunchDim(const AttentionArgs& args, Stream& stream) {
-  return WarpgroupsFor(args) == 1 ? LaunchShape<D, 1>(args, stream)
-                                  : LaunchShape<D, 2>(args, stream);
+  return WarpgroupsFor(args) == 1 ? LaunchBlocks<D, 1>(args, stream)
+                                  : LaunchBlocks<D, 2>(args, stream);
 }
 
 }  // namespace

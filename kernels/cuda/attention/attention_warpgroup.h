@@ -53,10 +53,10 @@ class BlockMemory {
 
   SIMT_DEVICE void InitializeBarriers() const {
     for (int pair = 0; pair < S::kPairs; ++pair) {
-      for (const bool values : {false, true}) {
-        InitBarrier(Filled(pair, values), 1);
-        InitBarrier(Released(pair, values), S::kWarpgroups);
-      }
+      InitBarrier(Filled(pair, false), 1);
+      InitBarrier(Filled(pair, true), 1);
+      InitBarrier(Released(pair, false), S::kWarpgroups);
+      InitBarrier(Released(pair, true), S::kWarpgroups);
     }
     for (int i = 0; i < kItems; ++i) {
       InitBarrier(Announced(i), 1);
@@ -76,7 +76,7 @@ class BlockMemory {
   [[nodiscard]] SIMT_DEVICE uint32_t Released(int pair, bool values) const {
     return Filled(S::kPairs + pair, values);
   }
-  [[nodiscard]] SIMT_DEVICE Item& ItemAt(int i) const {
+  [[nodiscard]] SIMT_DEVICE Item& item(int i) const {
     return reinterpret_cast<Item*>(memory_ + kItemsAt)[i];
   }
   // Its phase ends when there is an item.
@@ -107,10 +107,10 @@ class Producer {
     SIMT_ROLL
     for (BlockItems items(work_.args.multiprocessors); items.index() < plan.items();
          items.Advance()) {
-      const Item item = attention::ItemAt(work_.args, plan, S::kMaxRows, items.index());
+      const Item item = ItemAt(work_.args, plan, S::kMaxRows, items.index());
       WaitForPhase(memory_.Taken(place.slot), place.parity ^ 1);
       if (Lane() == 0) {
-        memory_.ItemAt(place.slot) = item;
+        memory_.item(place.slot) = item;
         Arrive(memory_.Announced(place.slot));
       }
       CopyTiles(item);

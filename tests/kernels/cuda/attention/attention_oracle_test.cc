@@ -2,6 +2,7 @@
 // error of the CPU kernels in long contexts, so on a GPU these tests need libtorch's oracle.
 #include <algorithm>
 
+#include "kernels/cuda/simt/warpgroup.h"
 #include "tests/kernels/cuda/attention/attention_case.h"
 
 namespace bastion::kernels::cuda {
@@ -12,11 +13,10 @@ class DeviceAttentionOracleTest : public DeviceTest,
  protected:
   // Expects that padding rows are unchanged and that every other value is close to the oracle's.
   // The relative error of the whole output must be less than half the tolerance of one value.
-  void ExpectOracle(DType dtype) {
+  void ExpectOracle(DType dtype, int capability) {
     if (GetParam().large && device_.name == "emulator") GTEST_SKIP() << "too slow on the emulator";
     AttentionCase step(GetParam(), dtype);
-    const std::vector<float> actual =
-                                 step.Run(*stream_, device_.multiprocessors, device_.capability),
+    const std::vector<float> actual = step.Run(*stream_, device_.multiprocessors, capability),
                              expected = step.Expected();
     const float tolerance = dtype == DType::kF32 ? 2e-6f : 8e-3f;
     double error = 0, norm = 0;
@@ -29,8 +29,16 @@ class DeviceAttentionOracleTest : public DeviceTest,
   }
 };
 
-TEST_P(DeviceAttentionOracleTest, Bf16AgreesWithTheOracle) { ExpectOracle(DType::kBF16); }
-TEST_P(DeviceAttentionOracleTest, Fp32AgreesWithTheOracle) { ExpectOracle(DType::kF32); }
+TEST_P(DeviceAttentionOracleTest, Bf16AgreesWithTheOracle) {
+  ExpectOracle(DType::kBF16, device_.capability);
+}
+TEST_P(DeviceAttentionOracleTest, Bf16WithoutWarpgroupsAgreesWithTheOracle) {
+  if (!HasWarpgroups(device_.capability)) GTEST_SKIP() << "no warpgroups";
+  ExpectOracle(DType::kBF16, 80);
+}
+TEST_P(DeviceAttentionOracleTest, Fp32AgreesWithTheOracle) {
+  ExpectOracle(DType::kF32, device_.capability);
+}
 
 std::vector<AttentionShape> OracleShapes() {
   std::vector<AttentionShape> shapes = AttentionShapes();

@@ -172,6 +172,7 @@ TEST(AttentionScheduleTest, TheOrderOfBlocksAndThreadsDoesNotChangeBits) {
   for (const AttentionShape& shape :
        {sinks, AttentionShape{"", 4, 1, 64, {{1000, 1, Form::kTree}, {600, 7, Form::kTree}}},
         AttentionShape{"", 2, 2, 128, {{900, 40, Form::kTree}, {31, 3, Form::kChain}}, 700},
+        AttentionShape{"", 4, 1, 64, {{270, 30, Form::kTree}, {40, 33, Form::kChain}}},
         AttentionShape{"", 1, 1, 256, {{400, 20, Form::kTree}}}}) {
     AttentionCase step(shape, DType::kBF16);
     const std::vector<float> expected = step.Run(**stream, 8, 80);
