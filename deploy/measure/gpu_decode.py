@@ -76,7 +76,8 @@ def sampled(size: str, run: GpuRun, pairs: Pairs) -> None:
 
 def int8(size: str, run: GpuRun, pairs: Pairs) -> None:
     """Policies in process, with int8 weights of both models."""
-    flags = [*in_process(run, pairs.ready(size)), *answer_flags("ar,default", run.pick(64, 16)), "--weights", "int8"]
+    flags = [*in_process(run, pairs.ready(size)), *answer_flags("ar,default", run.pick(64, 16))]
+    flags += ["--weights", "int8", "--drafter_weights", "int8"]
     say_differing(run, run.bench(f"int8_{size}", demo_prompts(run.pick(8, 2)), flags, exact=False))
 
 

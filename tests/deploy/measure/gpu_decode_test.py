@@ -41,8 +41,7 @@ class DecodeStepsTest(FolderTest):
 
     def test_int8_weights_are_those_of_both_models(self):
         self.run_step(gpu_decode.int8, "8b")
-        self.assertIn("--weights int8 ", self.flags("int8_8b"))
-        self.assertNotIn("--drafter_weights", self.flags("int8_8b"))
+        self.assertIn("--weights int8 --drafter_weights int8 ", self.flags("int8_8b"))
 
     def test_loops_stay_full_for_a_time_at_every_level(self):
         self.run_step(gpu_decode.load, "8b")
