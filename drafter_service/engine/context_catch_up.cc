@@ -60,7 +60,7 @@ absl::Status ContextCatchUp::AppendAlone(Piece piece) {
   const Request& request = *piece.request;
   const int rows = piece.features.rows();
   const bool on_device = piece.features.on_device();
-  const absl::Status appended = Append(std::move(piece.features), *request.sequence);
+  absl::Status appended = Append(std::move(piece.features), *request.sequence);
   if (!on_device || !absl::IsAborted(appended)) return appended;
   ASSIGN_OR_RETURN(Features bytes, Read(request, rows, /*on_device=*/false));
   return Append(std::move(bytes), *request.sequence);
