@@ -79,7 +79,10 @@ def load(raw: Path) -> dict:
         if sweeps
         else {},
         "roofline": by_folder("roofline", "roofline.json"),
-        **{kind: by_folder(kind, "results.json") for kind in ("decode", "load", "services", "sampled", "sampled_load", "int8", "long")},
+        **{
+            kind: by_folder(kind, "results.json")
+            for kind in ("decode", "load", "services", "sampled", "sampled_load", "int8", "long")
+        },
         # The chat model drafts all tokens where its policies are compared.
         "vocabulary": by_folder("vocabulary", "results.json", vocabularies) | ({"chat_0": chat} if chat else {}),
         "chat": chat,
